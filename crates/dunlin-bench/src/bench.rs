@@ -1,4 +1,4 @@
-//! How much work each run of a program does, what it is compared with, and the goals.
+//! The amount of work of each run of a program, its reference, and the goals.
 
 use crate::dunlin_side::{PAR, SPAWN};
 use crate::library::Library;
@@ -9,7 +9,7 @@ use crate::stressed::Shape;
 use crate::{nodes, offload, remote, streams};
 
 impl Bench {
-    /// What all participants are compared with.
+    /// The participant with which all others are compared.
     pub(crate) fn versus(&self) -> &'static str {
         match self.program {
             Program::RemoteBeside | Program::RemoteBesideTransfer => remote::OWN_SOCKET,
@@ -36,7 +36,7 @@ impl Bench {
 pub(crate) fn benches(program: Program, quick: bool) -> Vec<Bench> {
     let bench = |name, n, unit| Bench { program, name, n, size: 8, unit };
     let sized = |name, n, size, unit| Bench { program, name, n: if quick { n / 5 } else { n }, size, unit };
-    // At Go's pace a run takes about 0.2 to 0.5 s, and a fifth of that when quick.
+    // At Go's pace a run takes about 0.2 to 0.5 s, and a fifth of that if quick.
     let events = if quick { 100_000 } else { 500_000 };
     match program {
         Program::Commstime => vec![bench("commstime", events, "ns/communication")],
@@ -46,7 +46,7 @@ pub(crate) fn benches(program: Program, quick: bool) -> Vec<Bench> {
         Program::StressedAlt8x4 => vec![bench("stressed-alt-8x4", events, "ns/event")],
         // Two hundred branches for each event.
         Program::StressedAlt200x100 => vec![bench("stressed-alt-200x100", events / 5, "ns/event")],
-        // The last has to cost as much for each value as the first.
+        // A value in the last bench must cost as much as in the first.
         Program::SharedParked => vec![
             bench("shared-parked-1000", 1_000, "ns/value"),
             bench("shared-parked-8000", 8_000, "ns/value"),
@@ -62,7 +62,7 @@ pub(crate) fn benches(program: Program, quick: bool) -> Vec<Bench> {
             sized("remote-pingpong-8", 20_000, 8, "ns/round trip"),
             sized("remote-pingpong-100000", 5_000, 100_000, "ns/round trip"),
         ],
-        // Only with the feature link, and not among the others.
+        // Only with the feature `link`, and apart from the others.
         Program::RemoteLink if cfg!(feature = "link") => {
             vec![
                 sized("remote-link-8", 20_000, 8, "ns/round trip"),
@@ -73,12 +73,12 @@ pub(crate) fn benches(program: Program, quick: bool) -> Vec<Bench> {
         Program::RemoteThroughput => vec![sized("remote-throughput-100000", 10_000, 100_000, "ns/message")],
         Program::RemoteCommstime => vec![sized("remote-commstime", 5_000, 8, "ns/communication")],
         Program::RemoteOverhead => vec![sized("remote-overhead-100000", 2_000, 100_000, "% of payload")],
-        // A gigabyte, whatever else is quick.
+        // A gigabyte, also in a quick run.
         Program::RemoteBeside => vec![Bench { size: 1_000_000, ..bench("remote-beside", 1_000, "ns/round trip") }],
         Program::RemoteBesideTransfer => {
             vec![Bench { size: 1_000_000, ..bench("remote-beside-transfer", 1_000, "ns/megabyte") }]
         }
-        // A run takes 15 s, however many there are.
+        // A run takes 15 s, for any number of connections.
         Program::Idle => vec![bench("idle-5000", if quick { 1_000 } else { 5_000 }, "us/connection and second")],
         Program::LocalBeside => vec![bench("local-beside", 20 * events, "ns/communication")],
         Program::MoveMessages => vec![bench("move-messages", 100, "messages/move")],
@@ -96,7 +96,7 @@ pub(crate) fn benches(program: Program, quick: bool) -> Vec<Bench> {
         Program::StressedAlt8x4All => vec![bench("stressed-alt-8x4-all", events / 10, "ns/event")],
         Program::StressedAlt200x100One => vec![bench("stressed-alt-200x100-one", events / 5, "ns/event")],
         Program::StressedAlt200x100All => vec![bench("stressed-alt-200x100-all", events / 10, "ns/event")],
-        // The second has to cost as much for each as the first.
+        // An end in the second bench must cost as much as in the first.
         Program::Names => vec![bench("names-1000", 1_000, "ns/end"), bench("names-16000", 16_000, "ns/end")],
         Program::Window => WINDOWS.iter().map(|(places, name)| bench(name, *places, "messages/s")).collect(),
         Program::Farm => vec![bench("farm-25", 5_000, "tasks/s")],
@@ -125,7 +125,7 @@ pub(crate) fn benches(program: Program, quick: bool) -> Vec<Bench> {
     }
 }
 
-/// Places, and what the bench is called; without a place it is a rendezvous.
+/// Places, and the name of the bench; without a place it is a rendezvous.
 const WINDOWS: [(u64, &str); 12] = [
     (0, "window-0"),
     (1, "window-1"),
@@ -141,19 +141,19 @@ const WINDOWS: [(u64, &str); 12] = [
     (1024, "window-1024"),
 ];
 
-/// What dunlin is meant to reach.
+/// A goal of dunlin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Goal {
     /// At most this fraction of Go's value in the same round: 6.5 means 1/6.5.
     OneOverOfGo(f64),
-    /// At most so many times the value of what it is compared with, in the same round.
+    /// At most this many times the value of its reference, in the same round.
     Times(f64),
     /// At most this value.
     AtMost(f64),
 }
 
 impl Goal {
-    /// Of `who` in `program`, with 1 and with 2 workers alike. The figures are from the design.
+    /// The goal of `who` in `program`, for 1 and for 2 workers. The figures are from the design.
     pub(crate) fn of(bench: &Bench, who: &str) -> Option<Self> {
         match (bench.program, who) {
             (Program::RemotePingpong, remote::BYTES) => Some(Self::Times(if bench.size <= 8 { 1.15 } else { 1.2 })),
@@ -162,7 +162,7 @@ impl Goal {
             (Program::RemoteOverhead, remote::FIFO | remote::RENDEZVOUS) => Some(Self::AtMost(1.8)),
             (Program::RemoteBeside, remote::SAME_SOCKET) => Some(Self::Times(1.5)),
             (Program::Idle, remote::NODE) => Some(Self::Times(3.0)),
-            // What is noise is seen from the rounds.
+            // The rounds show how large the noise is.
             (Program::LocalBeside, remote::WITH_NODE | remote::BESIDE_PING) => Some(Self::Times(1.05)),
             (Program::Commstime, PAR) => Some(Self::OneOverOfGo(6.5)),
             (Program::Commstime, SPAWN) => Some(Self::OneOverOfGo(2.8)),
@@ -175,7 +175,7 @@ impl Goal {
         }
     }
 
-    /// Whether it is reached; `None` when there is no ratio to judge by.
+    /// Whether the goal is reached; `None` if there is no ratio to judge by.
     pub(crate) fn reached(self, value: f64, ratio: Option<f64>) -> Option<bool> {
         match self {
             Self::OneOverOfGo(times) => ratio.map(|ratio| ratio <= 1.0 / times),

@@ -1,6 +1,6 @@
-//! Counts the instructions of a local communication, with a node and without: by valgrind's callgrind, as the
-//! difference of two run lengths on the thread that communicates, so that neither the start nor the node's
-//! own threads count.
+//! Counts the instructions of a local communication, with a node and without. Valgrind's callgrind counts the
+//! difference of two run lengths on the thread that communicates, so neither the start nor the node's own
+//! threads count.
 
 use std::env;
 use std::path::Path;
@@ -35,7 +35,7 @@ fn instructions(who: &str, n: u64) -> Result<u64> {
     totals(&out)
 }
 
-/// Reads the first thread's file and removes all.
+/// Reads the first thread's file and removes all files.
 fn totals(out: &Path) -> Result<u64> {
     let name = out.file_name().context("it was just made")?.to_string_lossy().into_owned();
     let main = fs::read_to_string(out.with_file_name(format!("{name}-01"))).context("callgrind has written nothing")?;

@@ -1,4 +1,4 @@
-//! Runs one participant as a child process: its figure, a limit on its time, and its end with Ctrl-C.
+//! Runs one participant as a child process, reads its figure, limits its time, and ends it with Ctrl-C.
 
 use std::io::{self, Read};
 use std::process::{Child, Command, Stdio};
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-/// The child that runs now. Kept here so that the Ctrl-C handler and the watchdog can end it: a signal sent
-/// to this process alone would leave it behind.
+/// The running child. It is here so that the Ctrl-C handler and the watchdog can end it: a signal to this
+/// process alone would leave it running.
 static RUNNING: Mutex<Option<Child>> = Mutex::new(None);
 
 fn running() -> MutexGuard<'static, Option<Child>> {
@@ -20,10 +20,10 @@ fn running() -> MutexGuard<'static, Option<Child>> {
 pub(crate) fn end_with_ctrl_c() -> anyhow::Result<()> {
     ctrlc::set_handler(|| {
         // Held until the exit, so that the main thread does not take the death of its child for an error and
-        // go on.
+        // continue.
         let mut child = running();
         if let Some(child) = child.as_mut() {
-            // It may have ended already, which is as good.
+            // The child may have ended already.
             let _ = child.kill();
         }
         eprintln!("\ninterrupted");
@@ -42,7 +42,7 @@ pub(crate) fn figure(command: &mut Command) -> anyhow::Result<f64> {
     Ok(figure)
 }
 
-/// Runs `command` to its end and returns what it wrote to standard output.
+/// Runs `command` to its end and returns its standard output.
 pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     let mut stdout = {
         let mut slot = running();
@@ -66,21 +66,21 @@ pub(crate) fn output(command: &mut Command) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Runs `read`, and kills the child if that takes too long: a lost wake-up must not hold up the whole run.
+/// Runs `read`, and kills the child if that takes too long: a lost wake-up must not block the whole run.
 fn with_watchdog(read: impl FnOnce() -> io::Result<usize>) -> io::Result<usize> {
     let (ended, watchdog_ended) = mpsc::channel::<()>();
     let watchdog = thread::spawn(move || {
         if watchdog_ended.recv_timeout(RUN_MAX) == Err(mpsc::RecvTimeoutError::Timeout) {
             eprintln!("a run took longer than {RUN_MAX:?} and was killed");
             if let Some(child) = running().as_mut() {
-                // It may have ended already, which is as good.
+                // The child may have ended already.
                 let _ = child.kill();
             }
         }
     });
     let result = read();
     drop(ended);
-    // The watchdog never panics; if it did, the child has ended all the same.
+    // The watchdog never panics; if it did, the child has ended nevertheless.
     let _ = watchdog.join();
     result
 }
@@ -92,7 +92,7 @@ const RUN_MAX: Duration = Duration::from_secs(180);
 mod tests {
     use super::*;
 
-    // One test, because there is one slot for the running child.
+    // One test, because there is only one slot for the running child.
     #[test]
     fn only_a_positive_number_from_a_successful_child_is_a_figure() {
         let figure = |script: &str| super::figure(Command::new("sh").args(["-c", script]));

@@ -15,9 +15,9 @@ use crate::programs::{
     reader_of_turns, ring_leader, ring_rounds, successor, writer_in_turn,
 };
 
-/// Everything in one task, by `par!` or a `Par` collection.
+/// All processes in one task, by `par!` or a `Par` collection.
 pub(crate) const PAR: &str = "dunlin par";
-/// Every process spawned.
+/// All processes spawned.
 pub(crate) const SPAWN: &str = "dunlin spawn";
 
 pub(crate) struct Dunlin;
@@ -177,7 +177,7 @@ async fn parked_branches(n: u64) -> anyhow::Result<f64> {
         }
     });
     let mut all = pin!(processes.collect::<Par<_>>());
-    // A `Par` may give the thread back before all its branches have run once.
+    // A `Par` may yield before all its branches have run once.
     std::future::poll_fn(|cx| {
         assert!(all.as_mut().poll(cx).is_pending(), "nobody sends to the parked processes");
         if memory::all_wait(n) {
@@ -188,7 +188,7 @@ async fn parked_branches(n: u64) -> anyhow::Result<f64> {
     })
     .await;
     let after = memory::resident_bytes()?;
-    // Alive until here: else the processes would have ended instead of waiting.
+    // The ends live until here; otherwise the processes would have ended instead of waiting.
     drop(ends);
     Ok(memory::bytes_each(before, after, n))
 }

@@ -2,12 +2,12 @@
 
 use std::fmt::Debug;
 
-/// What [`programs`](crate::programs) need. The operations return the library's own futures, not an `async`
-/// block around them, so that nothing is measured but the library.
+/// The operations that [`programs`](crate::programs) need. They return the library's own futures, not an
+/// `async` block around them, so that the bench measures only the library.
 pub(crate) trait Library: 'static {
-    /// How it is called in the report; for a buffered channel with its capacity.
+    /// Its name in the report; for a buffered channel with its capacity.
     const NAME: &'static str;
-    /// Whether a receive that a choice drops loses nothing.
+    /// Whether a choice that drops a receive loses nothing.
     const CHOOSES: bool = true;
 
     type Tx: Send + 'static;
@@ -19,7 +19,7 @@ pub(crate) trait Library: 'static {
 
     fn recv(rx: &mut Self::Rx) -> impl Future<Output: Received> + Send;
 
-    /// Forks `process` onto the current tokio runtime; the future that is returned ends with it.
+    /// Forks `process` onto the current tokio runtime; the returned future ends with it.
     fn spawn<F>(process: F) -> impl Future<Output = Result<(), impl Debug>> + Send
     where
         F: Future<Output = ()> + Send + 'static,
@@ -45,7 +45,7 @@ pub(crate) trait Library: 'static {
     }
 }
 
-/// What a receive returns, whichever way the library reports that the channel has ended.
+/// The result of a receive, however the library reports the end of the channel.
 pub(crate) trait Received {
     /// The value, or `None` when the channel has ended.
     fn value(self) -> Option<u64>;

@@ -1,5 +1,4 @@
-//! The participants in this binary: which there are, and the hidden subcommand that runs one program on one
-//! of them.
+//! The participants in this binary, and the hidden subcommand that runs one program on one of them.
 
 use anyhow::{Context, bail};
 use tokio::runtime::Builder;
@@ -81,7 +80,7 @@ fn on_tokio(one: &One, program: impl Future<Output = anyhow::Result<f64>> + Send
     // Spawned, because the future given to `block_on` does not run on a worker.
     let root = runtime.spawn(program);
     let figure = runtime.block_on(root)??;
-    // A million processes are dropped faster by the end of this process than one by one.
+    // The end of this process frees a million processes faster than dropping them one by one.
     std::mem::forget(runtime);
     Ok(figure)
 }

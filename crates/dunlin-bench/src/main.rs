@@ -1,4 +1,4 @@
-//! Measures dunlin beside its peers, in the same run: Go, Erlang, and other channels for Rust.
+//! Measures dunlin beside its peers, in the same run: Go, Erlang, and other Rust channels.
 //!
 //! ```text
 //! cargo run --profile measured -p dunlin-bench -- commstime
@@ -6,16 +6,16 @@
 //! ```
 //!
 //! Absolute times say little: they differ between machines, and with the load of one machine. So each round
-//! runs Go, then every other participant, and what counts is the ratio to Go of the same round, with the same
-//! number of workers.
+//! runs Go, then every other participant, and the figure that counts is the ratio to Go in the same round,
+//! with the same number of workers.
 //!
 //! Every participant is a command that runs one program and prints one number ([`participants`]). For Go and
-//! Erlang that is a small program under `peers/`, for dunlin and the other Rust channels it is this binary
-//! with its hidden subcommand `one`, so that allocator, threads and garbage are never shared. All Rust
-//! channels run the very same code ([`programs`]).
+//! Erlang the command is a small program under `peers/`. For dunlin and the other Rust channels it is this
+//! binary with its hidden subcommand `one`, so that they never share allocator, threads or garbage. All Rust
+//! channels run the same code ([`programs`]).
 //!
-//! A goal that is missed is shown, but never fails the run: a timed test would fail on a busy machine. A
-//! participant that crashes, hangs or loses a value does.
+//! The report shows a missed goal, but a missed goal never fails the run: a timed test would fail on a busy
+//! machine. A participant that crashes, hangs or loses a value fails the run.
 
 mod bench;
 mod callgrind;
@@ -49,7 +49,7 @@ use crate::peers::Foreign;
 use crate::program::{Networked, Program};
 use crate::report::Unprinted;
 
-/// The profile that the figures of docs/performance.md are measured with.
+/// The profile of the figures in docs/performance.md.
 const MEASURED: &str = "measured";
 
 #[derive(Parser)]
@@ -60,8 +60,8 @@ struct Args {
     /// Print one JSON object per line, and nothing else, to standard output
     #[arg(long, global = true)]
     json: bool,
-    /// How often each participant runs; reported is the median [default: 5], with `pony` the mean [default:
-    /// 3]
+    /// How often each participant runs; the report has the median [default: 5], with `pony` the mean
+    /// [default: 3]
     #[arg(long, global = true, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: Option<u32>,
     /// Worker threads (in Go: GOMAXPROCS, in Erlang: schedulers); `par` always has one, and `pony` one for
@@ -103,7 +103,7 @@ enum Command {
     Memory,
     /// All of the above
     All,
-    /// Two processes of the system and two channels, 8 and 100,000 bytes: nanoseconds per round trip
+    /// Two OS processes and two channels, 8 and 100,000 bytes: nanoseconds per round trip
     RemotePingpong,
     /// The same over a link (feature `link`)
     #[cfg(feature = "link")]
@@ -111,27 +111,27 @@ enum Command {
     /// Round trips beside a value that takes a second to encode, on the same link
     #[cfg(feature = "link")]
     LinkSlow,
-    /// Messages of 100,000 bytes from one process of the system to another: nanoseconds per message
+    /// Messages of 100,000 bytes from one OS process to another: nanoseconds per message
     RemoteThroughput,
-    /// Commstime over four processes of the system: nanoseconds per communication
+    /// Commstime over four OS processes: nanoseconds per communication
     RemoteCommstime,
-    /// What the protocol adds to messages of 100,000 bytes, in percent
+    /// The bytes that the protocol adds to messages of 100,000 bytes, in percent
     RemoteOverhead,
     /// An 8 byte ping beside a transfer of a gigabyte: nanoseconds per round trip, and per megabyte
     RemoteBeside,
     /// Local commstime beside a node, and beside a remote ping: nanoseconds per communication
     LocalBeside,
-    /// 5,000 connections on which nothing is sent but heartbeats: processor time
+    /// 5,000 connections with heartbeats only: processor time
     Idle,
-    /// All between processes of the system, and local-beside
+    /// All between OS processes, and local-beside
     Remote,
     /// Instructions of a local communication with and without a node, counted by valgrind
     Callgrind,
-    /// An end that goes from node to node: messages, nanoseconds, and messages that wait for each other
+    /// An end that moves from node to node: messages, nanoseconds, and messages that wait for each other
     Moves,
     /// A choice over three nodes: messages, nanoseconds, and messages that wait for each other
     NodeChoices,
-    /// A shared end, used and claimed at other nodes than its keeper's: messages, nanoseconds, and messages
+    /// A shared end, used and claimed at nodes other than its keeper: messages, nanoseconds, and messages
     /// that wait for each other
     Claims,
     /// Named ends of one node, 1,000 and 16,000, declared and dropped: nanoseconds each
@@ -159,7 +159,7 @@ enum Command {
     /// Serves files or sends requests, for `web`
     #[command(hide = true)]
     WebSide(web::Side),
-    /// Runs one program in this process and prints its figure; what the other subcommands start
+    /// Runs one program in this process and prints its figure; the other subcommands start it
     #[command(hide = true)]
     One(program::One),
     /// Runs one side of a remote program
@@ -178,7 +178,7 @@ enum Workers {
 
 fn main() -> anyhow::Result<ExitCode> {
     match run(Args::parse()) {
-        // Like a program that writes into a closed pipe.
+        // As for a program that writes into a closed pipe.
         Err(error) if error.downcast_ref().is_some_and(Unprinted::is_unread) => Ok(ExitCode::from(141)),
         done => done.map(|()| ExitCode::SUCCESS),
     }
@@ -270,7 +270,7 @@ fn run(args: Args) -> anyhow::Result<()> {
             report::print_table(&rows)?;
         }
     }
-    // Not the same as a missed goal: a participant crashed, hung, or lost a value.
+    // Unlike a missed goal, this means that a participant crashed, hung, or lost a value.
     anyhow::ensure!(failed == 0, "{failed} participants failed, see above");
     Ok(())
 }
@@ -283,12 +283,12 @@ fn warn_of_other_profiles() {
     }
 }
 
-/// Cargo has a folder for each profile.
+/// Cargo has one folder for each profile.
 fn is_measured(binary: &Path) -> bool {
     binary.parent().is_some_and(|folder| folder.ends_with(MEASURED))
 }
 
-/// The simulated network is a feature, so that nothing else is measured with it.
+/// The simulated network is a feature, so that the other benches are measured without it.
 fn with_sim(programs: &[Program], simulated: Program) -> Vec<Program> {
     if cfg!(feature = "sim") {
         return [programs, &[simulated]].concat();

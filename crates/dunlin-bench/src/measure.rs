@@ -1,4 +1,4 @@
-//! Runs the participants round by round, and the arithmetic on what they print.
+//! Runs the participants round by round, and computes with the figures that they print.
 
 use std::process::Command;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(crate) struct Participant {
     pub(crate) ways: Vec<Command>,
 }
 
-/// What one participant showed.
+/// The figures of one participant.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) who: &'static str,
@@ -24,8 +24,8 @@ pub(crate) struct Outcome {
     pub(crate) values: Vec<f64>,
 }
 
-/// Runs every participant once per round, so that a change in the machine's load meets all of them alike. One
-/// that fails is named on standard error and left out from then on.
+/// Runs every participant once per round, so that a change in the machine's load affects all of them alike.
+/// If a participant fails, this function reports it on standard error and excludes it from then on.
 pub(crate) fn interleaved(bench: &str, mut participants: Vec<Participant>, rounds: u32) -> Vec<Outcome> {
     let bar = ProgressBar::new(u64::from(rounds) * participants.len() as u64).with_style(
         ProgressStyle::with_template("{prefix} {bar:30} {pos}/{len} {elapsed} of about {duration}  {msg}")
@@ -58,7 +58,7 @@ pub(crate) fn interleaved(bench: &str, mut participants: Vec<Participant>, round
     outcomes
 }
 
-/// The lowest figure of all the ways in which a participant can be run.
+/// The lowest figure of all the ways to run a participant.
 fn best_way(participant: &mut Participant) -> anyhow::Result<f64> {
     let mut best = f64::INFINITY;
     for way in &mut participant.ways {
@@ -76,7 +76,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[upper] } else { f64::midpoint(sorted[upper - 1], sorted[upper]) }
 }
 
-/// The median over the rounds of `ours / theirs`: unlike the ratio of two medians, it only ever compares
+/// The median over the rounds of `ours / theirs`: unlike the ratio of two medians, it compares only
 /// neighbours in time.
 pub(crate) fn ratio(ours: &[f64], theirs: &[f64]) -> f64 {
     assert_eq!(ours.len(), theirs.len(), "rounds are compared one by one");
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn ratio_compares_only_values_of_the_same_round() {
-        // The machine got ten times slower in the second round; each round has the ratio 1/2.
+        // The machine became ten times slower in the second round; each round has the ratio 1/2.
         assert_eq!(ratio(&[10.0, 100.0, 10.0], &[20.0, 200.0, 20.0]), 0.5);
         assert_eq!(ratio(&[10.0, 30.0, 20.0], &[20.0, 20.0, 20.0]), 1.0);
     }

@@ -1,5 +1,5 @@
-//! The memory of parked processes, from `/proc`: run in a fresh process each, so that no allocator has
-//! leftovers to reuse.
+//! The memory of parked processes, from `/proc`. Each measurement runs in a fresh process, so that no
+//! allocator has freed memory to reuse.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,25 +12,25 @@ use crate::library::Library;
 static WAITING: AtomicU64 = AtomicU64::new(0);
 
 /// Counts one more process that begins to wait. The process is an `async` block around this and a receive,
-/// not an `async fn`: that would keep its argument twice (rust-lang/rust#62958), and it is the library that
-/// is to be measured.
+/// not an `async fn`: that would keep its argument twice (rust-lang/rust#62958), and the bench should measure
+/// the library.
 pub(crate) fn one_waits() {
     WAITING.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Whether all of `n` processes wait. They share a thread with the caller, so one that was counted is parked
-/// by now.
+/// Whether all of `n` processes wait. They share a thread with the caller, so a counted process is parked by
+/// now.
 pub(crate) fn all_wait(n: u64) -> bool {
     WAITING.load(Ordering::Relaxed) == n
 }
 
-/// A place for the other ends of `n` channels. Each page of it is written to here, before the measuring
-/// begins: another process has to hold those ends, but they are not part of the parked process.
+/// Places for the other ends of `n` channels. This function writes to each page of them before the
+/// measurement begins: another process has to hold those ends, but they are not part of the parked process.
 pub(crate) fn places<T>(n: u64) -> Vec<Option<T>> {
     (0..n).map(|_| None).collect()
 }
 
-/// Resident bytes for each of `n` spawned processes, including its channel. To be called on the only worker.
+/// Resident bytes for each of `n` spawned processes, including its channel. Call it on the only worker.
 pub(crate) async fn spawned<L: Library>(n: u64) -> anyhow::Result<f64> {
     let mut ends = places(n);
     let before = resident_bytes()?;
@@ -52,7 +52,7 @@ pub(crate) fn bytes_each(before: u64, after: u64, n: u64) -> f64 {
     after.saturating_sub(before) as f64 / n as f64
 }
 
-/// What of this process is in memory now.
+/// The resident memory of this process.
 pub(crate) fn resident_bytes() -> anyhow::Result<u64> {
     let status = fs::read_to_string("/proc/self/status").context("memory can be measured on Linux only")?;
     resident_bytes_in(&status).context("/proc/self/status has no VmRSS in kB")

@@ -1,8 +1,8 @@
-//! Blocking calls beside tokio's `spawn_blocking`: how long until a thread has the call, until its process
-//! has the answer, and what is left of everybody else's work meanwhile.
+//! Blocking calls beside tokio's `spawn_blocking`: how long until a thread has the call, how long until its
+//! process has the answer, and how much other work the runtime does meanwhile.
 //!
-//! Both run on the same kind of runtime. Of single calls the median counts, not the mean: a call that meets
-//! another program on its processor waits for milliseconds.
+//! Both run on the same kind of runtime. For single calls the bench takes the median, not the mean: a call
+//! that competes with another program for its processor waits for milliseconds.
 
 use std::env;
 use std::io::{Read, Write};
@@ -22,14 +22,14 @@ use crate::program::{Bench, One, Program};
 use crate::programs::{nanoseconds_each, ring};
 use crate::remote::on_workers;
 
-/// What the others are compared with.
+/// The reference of the others.
 pub(crate) const SPAWN_BLOCKING: &str = "tokio spawn_blocking";
 pub(crate) const BLOCKING: &str = "dunlin blocking";
-/// A socket of tokio's, which needs no other thread.
+/// A tokio socket, which needs no other thread.
 const ASYNC: &str = "tokio socket";
 /// No call at all.
 pub(crate) const ALONE: &str = "alone";
-/// So many calls block meanwhile.
+/// This many calls block meanwhile.
 pub(crate) const BESIDE: &str = "beside 256 calls that block";
 
 const CALLS: usize = 256;
@@ -47,7 +47,7 @@ pub(crate) fn run(one: &One) -> Result<f64> {
     }
 }
 
-/// One call after the other: the median of what `figure` makes of the times to its trigger and to its answer.
+/// One call after the other: the median of `figure` over the times to the trigger and to the answer.
 async fn single(who: &str, n: u64, figure: fn(Duration, Duration) -> Duration) -> Result<f64> {
     const WARM_UP: u64 = 100;
     let mut times = Vec::new();
@@ -66,7 +66,7 @@ async fn single(who: &str, n: u64, figure: fn(Duration, Duration) -> Duration) -
     Ok(times[times.len() / 2].as_nanos() as f64)
 }
 
-/// A token goes round processes, while calls block or none does: nanoseconds per hop.
+/// A token goes round the processes, with or without blocked calls: nanoseconds per hop.
 async fn around(who: &str, n: u64) -> Result<f64> {
     let gate = Arc::new((Mutex::new(false), Condvar::new()));
     let came = Arc::new(AtomicUsize::new(0));
@@ -93,12 +93,12 @@ async fn around(who: &str, n: u64) -> Result<f64> {
     Ok(nanoseconds_each(time, n * ROUNDS))
 }
 
-/// `n` packets from a thread, each read by a call of its own: nanoseconds per packet.
+/// `n` packets from a thread, each read by its own call: nanoseconds per packet.
 async fn packets(who: &str, n: u64, size: usize) -> Result<f64> {
     let (mut here, mut there) = UnixStream::pair()?;
     let writer = std::thread::spawn(move || {
         let packet = vec![7; size];
-        // It ends early if the reader has gone.
+        // The loop ends early if the reader has disconnected.
         let _ = (0..n).try_for_each(|_| there.write_all(&packet));
     });
     let mut packet = vec![0; size];
@@ -128,7 +128,7 @@ async fn read(who: &str, mut from: UnixStream, mut packet: Vec<u8>) -> Result<(U
     })
 }
 
-/// A process computes while another reads packets by calls: nanoseconds per unit of computation.
+/// A process computes while another process reads packets with calls: nanoseconds per unit of computation.
 async fn compute(who: &str, n: u64) -> Result<f64> {
     const PACKET: usize = 1024;
     let (stop, mut stopped) = channel::<()>();
@@ -168,7 +168,7 @@ async fn compute(who: &str, n: u64) -> Result<f64> {
     Ok(nanoseconds_each(time, n))
 }
 
-/// All who take part in `bench`, the one that they are compared with first.
+/// All participants of `bench`, with the reference first.
 pub(crate) fn participants(bench: &Bench, workers: &[usize]) -> Result<Vec<Participant>> {
     let this_binary = env::current_exe().context("cannot find this binary")?;
     let who: &[&'static str] = match bench.program {

@@ -1,4 +1,4 @@
-//! Many receivers parked on one shared end, and one sender: what a value costs, however many they are.
+//! Many receivers parked on one shared end, and one sender: the cost of a value, for any number of receivers.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::peers::async_channel::AsyncChannel;
 use crate::peers::flume::Flume;
 use crate::programs::nanoseconds_each;
 
-/// How many values are sent, and so many before to warm up.
+/// The number of values that are sent, after as many to warm up.
 const VALUES: u64 = 50_000;
 const WARM_UP: u64 = 1_000;
 
@@ -89,13 +89,13 @@ async fn sender<L: Shares>(mut tx: L::Tx, counts: Arc<Counts>, n: u64) -> f64 {
         L::send(&mut tx, value).await.expect("the receivers outlive the sender");
     }
     let time = began.elapsed();
-    // A channel that loses or doubles a value must not look fast.
+    // A channel that loses or doubles a value must not appear fast.
     until(|| counts.received.load(Relaxed) >= WARM_UP + VALUES).await;
     assert_eq!(counts.received.load(Relaxed), WARM_UP + VALUES);
     nanoseconds_each(time, VALUES)
 }
 
-/// Lets others run until something is so.
+/// Yields to other tasks until a condition holds.
 async fn until(mut is_so: impl FnMut() -> bool) {
     poll_fn(|cx| {
         if is_so() {

@@ -20,7 +20,7 @@ use crate::program::{Bench, Program};
 use crate::remote;
 use crate::streams;
 
-/// All participants of `bench`, the one that they are compared with first.
+/// All participants of `bench`, with the reference first.
 pub(crate) fn of(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow::Result<Vec<Participant>> {
     if bench.program.is_over_nodes() {
         return nodes::participants(bench, workers);
@@ -34,7 +34,7 @@ pub(crate) fn of(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow:
     if bench.program.is_remote() {
         return remote::participants(bench, workers, foreign);
     }
-    // The memory of a parked process does not depend on the workers, and is counted by the only one.
+    // The memory of a parked process does not depend on the workers; the only worker counts it.
     let workers = if bench.program == Program::Memory { &[1] } else { workers };
     let this_binary = env::current_exe().context("cannot find this binary")?;
     let one = |who: &str, workers: usize| {
@@ -44,7 +44,7 @@ pub(crate) fn of(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow:
     };
 
     let mut all = Vec::new();
-    // Go's and Erlang's side have no such program.
+    // Go and Erlang have no such program.
     let foreign = if bench.program == Program::SharedParked { &Foreign::default() } else { foreign };
     if let Some(go) = &foreign.go {
         all.extend(workers.iter().map(|&workers| Participant {
@@ -61,7 +61,7 @@ pub(crate) fn of(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow:
         for rival in RIVALS.iter().filter(|rival| takes_part(rival, bench.program)) {
             let mut ways = vec![one(rival.who, workers)];
             if workers == 1 {
-                // tokio has two runtimes with one thread, and which is faster depends on the program. Rivals
+                // tokio has two runtimes with one thread, and the program determines which is faster. Rivals
                 // get the faster in each round; dunlin always runs on the multi-threaded one, as in most
                 // programs.
                 let mut current_thread = one(rival.who, 1);
@@ -69,7 +69,7 @@ pub(crate) fn of(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow:
                 ways.push(current_thread);
             }
             all.push(Participant {
-                // No channel is involved in that bench.
+                // That bench uses no channel.
                 who: if bench.program == Program::Spawn { "tokio" } else { rival.who },
                 workers,
                 ways,
@@ -85,11 +85,11 @@ pub(crate) fn of(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow:
 fn takes_part(rival: &Spawning, program: Program) -> bool {
     match program {
         Program::ChoiceReady | Program::ChoiceWaits => rival.chooses,
-        // None of them has a choice among two hundred, and a log.
+        // None of them has a choice among two hundred, or a log.
         Program::StressedAlt8x4 | Program::StressedAlt200x100 => false,
-        // tokio's receivers cannot be shared, and kanal's are as flume's.
+        // tokio's receivers cannot be shared, and kanal's are like flume's.
         Program::SharedParked => [Flume::NAME, AsyncChannel::NAME].contains(&rival.who),
-        // All of them spawn by `tokio::spawn`, so one stands for all.
+        // All of them spawn with `tokio::spawn`, so one represents all.
         Program::Spawn => rival.who == RIVALS[0].who,
         _ => true,
     }

@@ -1,4 +1,4 @@
-//! What is measured: the programs, and what a run of one is given.
+//! The measured programs, and the arguments of their runs.
 
 use std::fmt;
 
@@ -124,9 +124,9 @@ impl fmt::Display for Program {
 pub(crate) struct Bench {
     pub(crate) program: Program,
     pub(crate) name: &'static str,
-    /// What one run of the program is given: cycles, round trips, events or processes.
+    /// The amount of work of one run: cycles, round trips, events or processes.
     pub(crate) n: u64,
-    /// Bytes of each message, where processes of the system exchange some.
+    /// Bytes of each message, where OS processes exchange messages.
     pub(crate) size: usize,
     pub(crate) unit: &'static str,
 }
@@ -138,7 +138,7 @@ pub(crate) struct One {
     pub(crate) program: Program,
     pub(crate) n: u64,
     pub(crate) threads: usize,
-    /// On tokio's runtime of one thread; else on that of many threads, with `threads` of them
+    /// On tokio's runtime of one thread; otherwise on that of many threads, with `threads` of them
     #[arg(long)]
     pub(crate) current_thread: bool,
     /// Bytes of each packet, where there are packets
@@ -147,7 +147,7 @@ pub(crate) struct One {
 }
 
 impl Program {
-    /// The programs of one process of the system, which Go and the other channels run too.
+    /// The programs of one OS process, which Go and the other channels run too.
     pub(crate) const LOCAL: [Self; 10] = [
         Self::Commstime,
         Self::Pingpong,
@@ -161,18 +161,18 @@ impl Program {
         Self::Memory,
     ];
 
-    /// Whether it needs several processes of the system, or something in their place.
+    /// Whether it needs several OS processes, or something in their place.
     pub(crate) fn is_remote(self) -> bool {
         !Self::LOCAL.contains(&self) && !self.is_over_nodes() && !self.is_offload() && !self.is_of_streams()
     }
 
-    /// Whether it is about blocking calls.
+    /// Whether it measures blocking calls.
     pub(crate) fn is_offload(self) -> bool {
         use Program::{CallCompute, CallReturn, CallRing, CallThroughput, CallTrigger};
         matches!(self, CallTrigger | CallReturn | CallRing | CallThroughput | CallCompute)
     }
 
-    /// Whether it is about sockets, pipes and programs.
+    /// Whether it measures sockets, pipes and programs.
     pub(crate) fn is_of_streams(self) -> bool {
         matches!(self, Self::IoPingpong | Self::IoPipe | Self::IoStart)
     }
@@ -189,8 +189,8 @@ impl Program {
         counted || timed || simulated || self.networked().is_some()
     }
 
-    /// How many of its channels are between nodes of one process, if it is a program that runs without nodes
-    /// too.
+    /// How many of its channels are between nodes of one process, if it is a program that also runs without
+    /// nodes.
     pub(crate) fn networked(self) -> Option<Networked> {
         match self {
             Self::CommstimeOne | Self::StressedAlt8x4One | Self::StressedAlt200x100One => Some(Networked::One),

@@ -1,9 +1,8 @@
 //! The programs, written once for all Rust channels; `peers/go/main.go` and `peers/erlang/dunlin_peer.erl`
-//! are the same.
+//! are equivalent.
 //!
-//! First the processes, which `dunlin_side` also runs inside `par!`, then the programs made of spawned ones.
-//! Processes end when a channel of theirs has ended, so the end of the measuring one brings down all the
-//! others.
+//! First the processes, which `dunlin_side` also runs inside `par!`, then the programs, which spawn them. A
+//! process ends when one of its channels has ended, so the end of the measuring process ends all the others.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use crate::library::{Library, Received};
 use crate::memory;
 use crate::program::Program;
 
-/// Passes on what it receives.
+/// Forwards the values that it receives.
 pub(crate) async fn copy<L: Library>(mut input: L::Rx, mut output: L::Tx) {
     while let Some(value) = L::recv(&mut input).await.value() {
         if L::send(&mut output, value).await.is_err() {
@@ -20,7 +19,7 @@ pub(crate) async fn copy<L: Library>(mut input: L::Rx, mut output: L::Tx) {
     }
 }
 
-/// Sends a zero, then passes on what it receives.
+/// Sends a zero, then forwards the values that it receives.
 pub(crate) async fn prefix<L: Library>(mut input: L::Rx, mut output: L::Tx) {
     if L::send(&mut output, 0).await.is_err() {
         return;
@@ -32,7 +31,7 @@ pub(crate) async fn prefix<L: Library>(mut input: L::Rx, mut output: L::Tx) {
     }
 }
 
-/// Sends what it receives to both outputs, one after the other.
+/// Sends each received value to both outputs, one after the other.
 pub(crate) async fn delta<L: Library>(mut input: L::Rx, mut first: L::Tx, mut second: L::Tx) {
     while let Some(value) = L::recv(&mut input).await.value() {
         if L::send(&mut first, value).await.is_err() || L::send(&mut second, value).await.is_err() {
@@ -41,7 +40,7 @@ pub(crate) async fn delta<L: Library>(mut input: L::Rx, mut first: L::Tx, mut se
     }
 }
 
-/// Sends one more than it receives.
+/// Sends each received value plus one.
 pub(crate) async fn successor<L: Library>(mut input: L::Rx, mut output: L::Tx) {
     while let Some(value) = L::recv(&mut input).await.value() {
         if L::send(&mut output, value + 1).await.is_err() {
@@ -50,7 +49,7 @@ pub(crate) async fn successor<L: Library>(mut input: L::Rx, mut output: L::Tx) {
     }
 }
 
-/// Receives 0, 1, ..., n - 1: a channel that loses or doubles a value must not look fast.
+/// Receives 0, 1, ..., n - 1: a channel that loses or doubles a value must not appear fast.
 pub(crate) async fn consumer<L: Library>(mut input: L::Rx, n: u64) {
     for expected in 0..n {
         assert_eq!(L::recv(&mut input).await.value(), Some(expected));
@@ -65,7 +64,7 @@ pub(crate) async fn ping<L: Library>(mut there: L::Tx, mut back: L::Rx, n: u64) 
     }
 }
 
-/// Sends as often as the reader takes it. The reader still waits at times, when it was quicker than all the
+/// Sends as often as the reader receives. The reader still waits at times, when it was faster than all the
 /// writers: in Go, with a count added to the program, at every other choice.
 pub(crate) async fn eager_writer<L: Library>(mut event: L::Tx) {
     let mut value = 0;
@@ -74,21 +73,21 @@ pub(crate) async fn eager_writer<L: Library>(mut event: L::Tx) {
     }
 }
 
-/// Takes `n` values from whichever writer is ready.
+/// Receives `n` values from any writer that is ready.
 pub(crate) async fn reader_of_any<L: Library>(mut events: [L::Rx; 8], n: u64) {
     for _ in 0..n {
         L::choose(&mut events).await.expect("the writers outlive the reader");
     }
 }
 
-/// Sends one event when it has the turn, then hands the turn on. The first writer has it to begin with.
+/// Sends one event when it has the turn, then passes the turn on. The first writer begins with the turn.
 ///
-/// Turns go from writer to writer, not through the reader, because only so should a reader of a true
-/// rendezvous have to wait each time: the writer's send returns, and the turn moves on, once the reader has
-/// its value. (Were the reader to answer the writer, the next event could be there before the reader's own
-/// send had returned.) In Go, where a send to a waiting receiver returns earlier, the reader waits at every
-/// other choice (counted), and the figure is about a tenth lower than when the reader answers. Buffered
-/// channels let several events queue up. So this program favours the peers.
+/// Turns pass from writer to writer, not through the reader, because only then should a reader of a true
+/// rendezvous wait each time: the writer's send returns, and the turn moves on, once the reader has its
+/// value. (If the reader answered the writer, the next event could arrive before the reader's own send had
+/// returned.) In Go, where a send to a waiting receiver returns earlier, the reader waits at every other
+/// choice (counted), and the figure is about a tenth lower than when the reader answers. Buffered channels
+/// let several events queue up. So this program favours the peers.
 pub(crate) async fn writer_in_turn<L: Library>(first: bool, mut mine: L::Rx, mut event: L::Tx, mut next: L::Tx) {
     let mut turn = if first { Some(0) } else { L::recv(&mut mine).await.value() };
     while let Some(value) = turn {
@@ -99,9 +98,9 @@ pub(crate) async fn writer_in_turn<L: Library>(first: bool, mut mine: L::Rx, mut
     }
 }
 
-/// Receives `n` values, each from another writer. A rendezvous brings them in order; where a send returns
-/// before its value is received, a choice may take them out of order, but never by more than each writer can
-/// have under way.
+/// Receives `n` values, each from another writer. A rendezvous delivers them in order. If a send returns
+/// before its value is received, a choice may take values out of order, but never by more than each writer
+/// can have in flight.
 pub(crate) async fn reader_of_turns<L: Library>(mut events: [L::Rx; 8], n: u64) {
     const UNDER_WAY_MAX: u64 = 2 * 8;
     for expected in 0..n {
@@ -110,7 +109,7 @@ pub(crate) async fn reader_of_turns<L: Library>(mut events: [L::Rx; 8], n: u64) 
     }
 }
 
-/// Sends the token round, first once to warm up: then all processes have run. Returns the time of `rounds`
+/// Sends the token round, first once to warm up, so that all processes have run. Returns the time of `rounds`
 /// further rounds.
 pub(crate) async fn ring_leader<L: Library>(mut input: L::Rx, mut output: L::Tx, rounds: u64) -> Duration {
     let mut start = Instant::now();
@@ -151,8 +150,7 @@ pub(crate) fn nanoseconds_each(time: Duration, events: u64) -> f64 {
     time.as_nanos() as f64 / events as f64
 }
 
-/// Runs `program` with spawned processes and returns its figure. To be called on a worker of the runtime to
-/// be measured.
+/// Runs `program` with spawned processes and returns its figure. Call it on a worker of the measured runtime.
 pub(crate) async fn spawned<L: Library>(program: Program, n: u64) -> anyhow::Result<f64> {
     Ok(match program {
         Program::Commstime => nanoseconds_each(commstime::<L>(n).await, 4 * n),

@@ -14,7 +14,7 @@ use crate::program::Bench;
 pub(crate) struct Unprinted(#[from] io::Error);
 
 impl Unprinted {
-    /// The reader has gone (a closed pipe): no failure.
+    /// The reader has closed the pipe, which is no failure.
     pub(crate) fn is_unread(&self) -> bool {
         self.0.kind() == io::ErrorKind::BrokenPipe
     }
@@ -28,15 +28,15 @@ pub(crate) struct Row {
     workers: usize,
     value: f64,
     unit: &'static str,
-    /// What it is compared with; `None` for that itself, and where it is missing.
+    /// Its reference; `None` for the reference itself, and if the reference is missing.
     vs: Option<&'static str>,
-    /// How its value relates to that of `vs`: below 1 is less time or memory.
+    /// The ratio of its value to that of `vs`: below 1 is less time or memory.
     ratio: Option<f64>,
     #[serde(skip)]
     goal: Option<Goal>,
 }
 
-/// Compares every outcome with that of Go, or of its substitute, with the same number of workers.
+/// Compares every outcome with Go's, or that of Go's substitute, with the same number of workers.
 pub(crate) fn rows(bench: &Bench, outcomes: &[Outcome]) -> Vec<Row> {
     outcomes
         .iter()
@@ -65,21 +65,21 @@ pub(crate) fn print_json(rows: &[impl Serialize]) -> Result<(), Unprinted> {
     lines.map_err(io::Error::from)?.iter().try_for_each(|line| print_line(line))
 }
 
-/// Prints a line. (`println!` would panic if it cannot.)
+/// Prints a line. (`println!` would panic on a failure.)
 pub(crate) fn print_line(line: &str) -> Result<(), Unprinted> {
     let mut out = io::stdout().lock();
     writeln!(out, "{line}")?;
     Ok(out.flush()?)
 }
 
-/// Prints an aligned table, with goals and whether they are reached.
+/// Prints an aligned table, with the goals and whether they are reached.
 pub(crate) fn print_table(rows: &[Row]) -> Result<(), Unprinted> {
     let heading = ["bench", "who", "workers", "value", "unit", "ratio", "goal", ""].map(str::to_owned);
     let lines: Vec<[String; 8]> = std::iter::once(heading).chain(rows.iter().map(cells)).collect();
     print_aligned(&lines, |column| matches!(column, 2 | 3))
 }
 
-/// Prints lines with their cells below each other: numbers to the right, words to the left.
+/// Prints lines with aligned cells: numbers to the right, words to the left.
 pub(crate) fn print_aligned<const COLUMNS: usize>(
     lines: &[[String; COLUMNS]],
     is_number: impl Fn(usize) -> bool,
@@ -121,7 +121,7 @@ fn cells(row: &Row) -> [String; 8] {
     ]
 }
 
-/// "1/6.8 of Go" for much less than Go's, "0.93 of Go" and "1.30 of Go" for about as much or more.
+/// "1/6.8 of Go" for a much lower value, "0.93 of Go" and "1.30 of Go" for a similar or higher one.
 fn of(ratio: f64, vs: &str) -> String {
     if ratio < 0.75 { format!("1/{:.1} of {vs}", 1.0 / ratio) } else { format!("{ratio:.2} of {vs}") }
 }

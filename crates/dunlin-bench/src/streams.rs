@@ -1,5 +1,5 @@
-//! `dunlin::io` beside tokio's own sockets, pipes and programs, which it stands on: what a connection that is
-//! a branch of choices costs, and one that is two ends of channels.
+//! `dunlin::io` beside the tokio sockets, pipes and programs that it is built on: the cost of a connection as
+//! a branch of choices, and as two ends of channels.
 
 use std::env;
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ use crate::program::{Bench, One, Program};
 use crate::programs::nanoseconds_each;
 use crate::remote::on_workers;
 
-/// What the others are compared with.
+/// The reference of the others.
 pub(crate) const TOKIO: &str = "tokio";
 /// Operations on values.
 const VALUES: &str = "dunlin io";
@@ -25,7 +25,7 @@ const CHOICE: &str = "dunlin io, in a choice";
 /// Ordinary ends of channels.
 const ENDS: &str = "dunlin io, as ends";
 
-/// Runs one participant and gives its figure.
+/// Runs one participant and returns its figure.
 pub(crate) fn run(one: &One) -> Result<f64> {
     let (who, n, size) = (one.who.clone(), one.n, one.size);
     match one.program {
@@ -36,7 +36,7 @@ pub(crate) fn run(one: &One) -> Result<f64> {
     }
 }
 
-/// A message goes to another process over TCP and comes back: nanoseconds per round trip.
+/// A message is sent to another process over TCP and back: nanoseconds per round trip.
 async fn pingpong(who: &str, n: u64, size: usize) -> Result<f64> {
     let message = Bytes::from(vec![7; size]);
     if who == TOKIO {
@@ -131,7 +131,7 @@ async fn piece(connection: &mut Connection, never: &mut Receiver<()>, in_choice:
     }
 }
 
-/// Bytes go through a pipe to another process: nanoseconds per piece.
+/// Bytes are sent through a pipe to another process: nanoseconds per piece.
 async fn through_pipe(who: &str, n: u64, size: usize) -> Result<f64> {
     let total = n as usize * size;
     let bytes = Bytes::from(vec![7; size]);
@@ -190,7 +190,7 @@ async fn programs(who: &str, n: u64) -> Result<f64> {
     Ok(nanoseconds_each(began.elapsed(), n))
 }
 
-/// All who take part in `bench`, the one that they are compared with first.
+/// All participants of `bench`, with the reference first.
 pub(crate) fn participants(bench: &Bench, workers: &[usize]) -> Result<Vec<Participant>> {
     let this_binary = env::current_exe().context("cannot find this binary")?;
     let who: &[&'static str] = match bench.program {

@@ -1,11 +1,11 @@
 //! Stressed alternation, after CoCoL's: many writers share each of many channels, and one fair choice reads
 //! them all.
 //!
-//! Two runs of one program. The first is timed, and counts how often each writer was received. The second
-//! keeps a log, by which it is judged: *no channel is chosen twice while another one was ready all the time*.
-//! What is ready when is known for certain only from one side: a writer notes its offer when it stands, so
-//! what is noted is there, but what is there may not be noted yet. So the judge never blames a choice for
-//! what it could not see.
+//! Two runs of one program. The first is timed, and counts how often the reader received from each writer.
+//! The second keeps a log, which is judged: *no channel is chosen twice while another one was ready all the
+//! time*. Readiness is known for certain only in one direction: a writer records its offer after the offer
+//! stands, so a recorded offer exists, but an existing offer may not be recorded yet. So the judge never
+//! blames a choice for an offer that the choice could not see.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -21,7 +21,7 @@ use crate::library::Library;
 use crate::program::Program;
 use crate::programs::nanoseconds_each;
 
-/// How many channels there are, and how many writers on each.
+/// The number of channels, and of writers on each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     channels: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// That of a program, if it is a stressed alternation.
+    /// The shape of a program, if it is a stressed alternation.
     pub(crate) fn of(program: Program) -> Option<Self> {
         match program {
             Program::StressedAlt8x4 | Program::StressedAlt8x4One | Program::StressedAlt8x4All => {
@@ -54,7 +54,7 @@ impl Shape {
 /// Both ends of each.
 pub(crate) type Channels = Vec<(Sender<u64>, Receiver<u64>)>;
 
-/// How the processes run.
+/// How to run the processes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum How {
     /// All in one `Par`.
@@ -63,10 +63,10 @@ pub(crate) enum How {
     Spawned,
 }
 
-/// Of so many timed decisions one more is logged.
+/// For this many timed decisions, one more is logged.
 const TIMED_PER_LOGGED: u64 = 5;
 
-/// Runs both; the figure is nanoseconds per event. Prints each writer's share on standard error.
+/// Performs both runs; the figure is nanoseconds per event. Prints each writer's share on standard error.
 pub(crate) async fn run(who: &str, how: How, shape: Shape, n: u64) -> anyhow::Result<f64> {
     let (time, counts) = network(how, local(shape), shape, writer, |events| timed_reader(events, shape, n)).await?;
     let decisions = (n / TIMED_PER_LOGGED).max(1);
@@ -79,8 +79,8 @@ pub(crate) async fn run(who: &str, how: How, shape: Shape, n: u64) -> anyhow::Re
     Ok(nanoseconds_each(time, n))
 }
 
-/// The same with some channels between nodes; spawned, and not judged: an offer that stands may yet be on its
-/// way. Prints each share on standard error.
+/// The same with some channels between nodes; spawned, and not judged, because a standing offer may still be
+/// in flight. Prints each share on standard error.
 pub(crate) async fn networked(channels: Channels, shape: Shape, n: u64) -> anyhow::Result<f64> {
     let reader = |events| timed_reader(events, shape, n);
     let (time, counts) = network(How::Spawned, channels, shape, writer, reader).await?;
@@ -103,7 +103,7 @@ fn shares(shape: Shape, counts: &[u64]) -> String {
     format!("a channel had {channels} of the events, a writer {}", range(&mut counts.iter().copied()))
 }
 
-/// Runs the reader with all its writers, and returns what the reader does. What a writer sends is its number.
+/// Runs the reader with all its writers, and returns the reader's result. Each writer sends its number.
 async fn network<O, R, W>(
     how: How,
     channels: Channels,
@@ -157,12 +157,13 @@ impl<W: Future<Output = ()>, R: Future> Party<W, R> {
     }
 }
 
-/// Sends as often as the reader takes it.
+/// Sends as often as the reader receives.
 async fn writer(mut event: Shared<Sender<u64>>, me: u64) {
     while event.send(me).await.is_ok() {}
 }
 
-/// The time of `n` events, and how many of them were whose; after so many that all writers have begun.
+/// The time of `n` events, and the number of events of each writer, measured after enough events that all
+/// writers have begun.
 async fn timed_reader(events: Vec<Receiver<u64>>, shape: Shape, n: u64) -> anyhow::Result<(Duration, Vec<u64>)> {
     let mut events = Events::fair(events);
     for _ in 0..shape.parties() {
@@ -176,7 +177,7 @@ async fn timed_reader(events: Vec<Receiver<u64>>, shape: Shape, n: u64) -> anyho
     Ok((began.elapsed(), counts))
 }
 
-/// What the reader chooses among, and how.
+/// The receivers among which the reader chooses, and the kind of choice.
 enum Events {
     Eight([Receiver<u64>; 8]),
     Many(Vec<Receiver<u64>>),
@@ -203,9 +204,9 @@ impl Events {
     }
 }
 
-/// Makes so many decisions, beside those that let all writers begin, and judges them. Gives how many channels
-/// were known to be ready and not chosen, over all decisions: with one worker that runs the reader after
-/// every offer it is none.
+/// Makes this many decisions, besides those that let all writers begin, and judges them. Returns how many
+/// channels were known to be ready and not chosen, summed over all decisions: the sum is zero with one worker
+/// that runs the reader after every offer.
 async fn logged(
     how: How,
     shape: Shape,
@@ -220,7 +221,7 @@ async fn logged(
     .await
 }
 
-/// Sends as often as the reader takes it, and counts its offers as soon as they stand.
+/// Sends as often as the reader receives, and counts its offers as soon as they stand.
 async fn noting_writer(mut event: Shared<Sender<u64>>, me: u64, shape: Shape, offers: Arc<Vec<AtomicU64>>) {
     let offers = &offers[me as usize / shape.writers];
     loop {
@@ -229,7 +230,7 @@ async fn noting_writer(mut event: Shared<Sender<u64>>, me: u64, shape: Shape, of
         let sent = poll_fn(|cx| {
             let mut sent = send.as_mut().poll(cx);
             if !std::mem::replace(&mut is_noted, true) {
-                // A first poll may only give way, if many operations were ready before it. After a second one
+                // A first poll may only yield, if many operations were ready before it. After a second poll
                 // the offer stands.
                 if sent.is_pending() {
                     sent = send.as_mut().poll(cx);
@@ -251,7 +252,7 @@ async fn judged_reader(
     offers: Arc<Vec<AtomicU64>>,
 ) -> anyhow::Result<u64> {
     let mut judge = Judge::new(shape.channels);
-    // While the writers begin, often no more than one of them is ready.
+    // While the writers begin, often at most one of them is ready.
     for _ in 0..shape.parties() as u64 + decisions {
         judge.look(|channel| offers[channel].load(Ordering::Acquire));
         judge.hear(events.choose().await? / shape.writers)?;
@@ -259,7 +260,7 @@ async fn judged_reader(
     Ok(judge.others)
 }
 
-/// Reads the log decision by decision.
+/// Judges the log decision by decision.
 struct Judge {
     /// Decisions count from 1.
     decision: u64,
@@ -270,11 +271,11 @@ struct Judge {
 
 #[derive(Clone, Default)]
 struct Judged {
-    /// How many of its offers were taken.
+    /// The number of its offers that were taken.
     taken: u64,
     /// Its last decision.
     last: u64,
-    /// It is known to be ready at every decision since this one, and was not chosen.
+    /// The first decision since which the channel is known to be ready, without being chosen.
     ready_since: Option<u64>,
 }
 
@@ -283,7 +284,7 @@ impl Judge {
         Self { decision: 0, channels: vec![Judged::default(); channels], others: 0 }
     }
 
-    /// Before a decision: so many offers of each channel have been noted.
+    /// Records, before a decision, how many offers of each channel the writers have noted.
     fn look(&mut self, offers: impl Fn(usize) -> u64) {
         self.decision += 1;
         for (number, channel) in self.channels.iter_mut().enumerate() {
@@ -296,7 +297,7 @@ impl Judge {
         }
     }
 
-    /// The decision.
+    /// Judges the decision.
     fn hear(&mut self, chosen: usize) -> anyhow::Result<()> {
         let before = self.channels[chosen].last;
         for (number, other) in self.channels.iter().enumerate().filter(|(number, _)| *number != chosen) {
@@ -338,7 +339,7 @@ mod tests {
     #[test]
     fn a_fair_choice_is_fair_by_the_log() {
         for shape in [SMALL, LARGE] {
-            // Without an alternative there is nothing to be fair to.
+            // Without an alternative, fairness cannot be judged.
             assert!(judged(How::Par, 1, shape, Events::fair).unwrap() > 0);
             for workers in [1, 2] {
                 judged(How::Spawned, workers, shape, Events::fair).unwrap();
