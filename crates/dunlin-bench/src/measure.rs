@@ -11,7 +11,7 @@ use crate::child;
 pub(crate) struct Participant {
     pub(crate) who: &'static str,
     pub(crate) workers: usize,
-    /// The commands by which it can be run; the best figure of each round counts.
+    /// The commands that can run it; the best figure of each round counts.
     pub(crate) ways: Vec<Command>,
 }
 

@@ -14,7 +14,7 @@ use crate::peers::async_channel::AsyncChannel;
 use crate::peers::flume::Flume;
 use crate::programs::nanoseconds_each;
 
-/// The number of values that are sent, after as many to warm up.
+/// The number of values that are timed, and the number sent before them to warm up.
 const VALUES: u64 = 50_000;
 const WARM_UP: u64 = 1_000;
 

@@ -59,7 +59,7 @@ pub(crate) type Channels = Vec<(Sender<u64>, Receiver<u64>)>;
 pub(crate) enum How {
     /// All in one `Par`.
     Par,
-    /// Spawned, but for the reader, which is where this is awaited.
+    /// Spawned, except for the reader, which runs in the caller.
     Spawned,
 }
 

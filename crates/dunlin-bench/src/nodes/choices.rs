@@ -1,4 +1,4 @@
-//! Choices at two nodes, and a third node which a branch of each leads to.
+//! Choices at two nodes, with a branch of each to a third node.
 
 use std::time::Duration;
 
@@ -7,26 +7,26 @@ use dunlin::prelude::*;
 
 use super::{QUIET, Spent, heard, way};
 
-/// No choice at all.
+/// Without a choice.
 pub(crate) const PLAIN: &str = "send, receive";
-/// What the second node receives from: it comes from the first; nothing comes from the third.
+/// The second node chooses between two receives: the first node sends, the third does not.
 const RECEIVES: &str = "send, choice of 2 receives";
-/// It comes from both.
+/// The second node chooses between two receives, and both other nodes send.
 const RECEIVES_BOTH: &str = "2 sends, choice of 2 receives";
-/// What the third node would get; it does not ask for it.
+/// The first node chooses between sends to both others; the third does not receive.
 const SENDS: &str = "choice of 2 sends, receive";
-/// Send or receive, to the second or from the third, and receive from either.
+/// The first node sends to the second or receives from the third; the second receives from either.
 const MIXED_ONE: &str = "choice of send and receive, choice of 2 receives";
-/// Both could also do something with the third.
+/// Both could also communicate with the third node.
 const MIXED_BOTH: &str = "choice of send and receive, choice of receive and send";
-/// Both would send to and receive from each other.
+/// Both offer to send to and to receive from each other.
 const SYMMETRIC: &str = "the same, both ways between the two";
 
 pub(super) const ALL: [&str; 7] = [PLAIN, RECEIVES, RECEIVES_BOTH, SENDS, MIXED_ONE, MIXED_BOTH, SYMMETRIC];
 
 type Way = (Sender<u64>, Receiver<u64>);
 
-/// From each node to each other one.
+/// A channel from each node to each other node.
 struct Ways {
     ab: Way,
     ba: Way,
@@ -47,7 +47,7 @@ pub(super) async fn run(who: &str, nodes: &[Node], n: u64, now: impl Fn() -> Dur
         bc: way(b, c, "bc").await?,
         cb: way(c, b, "cb").await?,
     };
-    // Connections are made.
+    // Opens the connections.
     for way in [&mut ways.ab, &mut ways.ba, &mut ways.ac, &mut ways.ca, &mut ways.bc, &mut ways.cb] {
         let (sent, received) = par!(way.0.send(0), way.1.recv());
         sent?;

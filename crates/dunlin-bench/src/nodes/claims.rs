@@ -1,5 +1,5 @@
-//! Shared ends that the first of three nodes keeps, used and claimed at the others. One value goes over the
-//! channel for each event, so what a claim adds is what the event costs more than [`PLAIN`].
+//! Shared ends that the first of three nodes keeps, used and claimed at the others. One value is sent over
+//! the channel for each event, so a claim costs as much as the event costs more than [`PLAIN`].
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use dunlin::prelude::*;
 
 use super::{QUIET, Spent, carried, heard, way};
 
-/// In place of a shared end: an own one, between the same nodes.
+/// Instead of a shared end: an unshared one, between the same nodes.
 pub(crate) const PLAIN: &str = "send, not shared";
 const LONE: &str = "lone send, shared sender";
 const AGAIN: &str = "sender, claimed again by the same node";
@@ -18,7 +18,8 @@ const RECEIVER_AGAIN: &str = "receiver, claimed again by the same node";
 const RECEIVER_IN_TURN: &str = "receiver, claimed in turn at two nodes";
 const FACE_AGAIN: &str = "face, claimed again by the same node";
 const FACE_IN_TURN: &str = "face, claimed in turn at two nodes";
-/// No value goes. There is nothing to count, and in virtual time nothing that takes any, so it is only timed.
+/// No value is sent. There is nothing to count, and in virtual time it takes no time, so the bench only times
+/// it.
 pub(super) const NOTHING: &str = "claimed again by the same node, for nothing";
 
 pub(super) const COUNTED: [&str; 8] =
@@ -32,7 +33,7 @@ struct Desk {
     orders: ToServer<u64>,
 }
 
-/// What is used for each event: the handles elsewhere, in turn, and the other end at the keeper's.
+/// The ends of each event: the handles elsewhere, in turn, and the other end at the keeper's node.
 enum Ends {
     Plain(Sender<u64>, Receiver<u64>),
     Lone(Shared<Sender<u64>>, Receiver<u64>),
@@ -93,7 +94,7 @@ impl Ends {
     }
 }
 
-/// A handle at each node but the first, which keeps the end.
+/// A handle at each node except the first, which keeps the end.
 async fn lent<E: Lend>(end: E, nodes: &[Node]) -> Result<Vec<Shared<E>>>
 where
     Shared<E>: Portable,
@@ -110,7 +111,7 @@ fn in_turn<E>(handles: &mut [E], number: u64) -> &mut E {
     &mut handles[turn]
 }
 
-/// The value that was received.
+/// The received value.
 async fn both(sent: impl Future<Output = Result<()>>, received: impl Future<Output = Result<u64>>) -> Result<u64> {
     let ((), received) = tokio::try_join!(sent, received)?;
     Ok(received)
@@ -118,7 +119,7 @@ async fn both(sent: impl Future<Output = Result<()>>, received: impl Future<Outp
 
 /// `n` events.
 pub(super) async fn run(who: &str, nodes: &[Node], n: u64, now: impl Fn() -> Duration) -> Result<Spent> {
-    // Before that connections are made, and each node has claimed twice.
+    // Events before the measurement, which open the connections and let each node claim twice.
     const WARM_UP: u64 = 4;
     let mut ends = Ends::of(who, nodes).await?;
     for number in 0..WARM_UP {

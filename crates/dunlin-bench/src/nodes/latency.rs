@@ -1,4 +1,4 @@
-//! Where only the way takes time, and the time is virtual.
+//! Programs in virtual time, where only the messages between nodes take time.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::remote::programs::{Rx, Tx};
 
 use super::{AHEAD, BOUND, FIFO, MULTIPLEXED, SHARED, SHARED_TASKS, simulated, way};
 
-/// Of the window: as between two ends of a continent.
+/// The round trip of the window, as between two ends of a continent.
 const FAR: Duration = Duration::from_millis(45);
-/// Of the farm.
+/// The round trip of the farm.
 const NEAR: Duration = Duration::from_millis(1);
-/// So many workers has the farm.
+/// The number of workers of the farm.
 const WORKERS: u64 = 25;
 
 fn simulation(round_trip: Duration) -> Sim {
@@ -24,11 +24,11 @@ fn simulation(round_trip: Duration) -> Sim {
     sim
 }
 
-/// Messages per second of a channel with so many places; without any it is a rendezvous. Its receiver
+/// Messages per second of a channel with this many places; without any it is a rendezvous. Its receiver
 /// receives all the time.
 pub(super) fn window(who: &str, places: u64) -> Result<f64> {
-    // A sender that waits for nothing but places: so many for each round trip. One message is under way in a
-    // rendezvous.
+    // The bound is a sender that waits only for places: it sends this many messages for each round trip. A
+    // rendezvous has one message in flight.
     let bound = places.max(1) as f64 / FAR.as_secs_f64();
     match who {
         BOUND => return Ok(bound),
@@ -47,7 +47,7 @@ pub(super) fn window(who: &str, places: u64) -> Result<f64> {
             while rx.next().await?.is_some() {}
             Result::<()>::Ok(())
         });
-        // Until the window is full, and then some round trips.
+        // First until the window is full, and then some round trips.
         let (before, count) = (10 * places.max(1), 40 * places.max(1));
         let mut began = Duration::ZERO;
         for n in 0..before + count {
@@ -63,7 +63,7 @@ pub(super) fn window(who: &str, places: u64) -> Result<f64> {
     })
 }
 
-/// Tasks per second of a farm whose workers do nothing with them.
+/// Tasks per second of a farm whose workers only return the tasks.
 pub(super) fn farm(who: &str, tasks: u64) -> Result<f64> {
     let sim = simulation(NEAR);
     let (who, worker) = match who.strip_suffix(AHEAD) {
@@ -71,8 +71,8 @@ pub(super) fn farm(who: &str, tasks: u64) -> Result<f64> {
         None => (who, Worker::AsksLast),
     };
     match who {
-        // A worker sends the result of a task, and learns that it was received; the next task has come
-        // meanwhile.
+        // A worker sends the result of a task, and its send returns when the result was received; the next
+        // task has arrived meanwhile.
         BOUND => Ok(WORKERS as f64 / NEAR.as_secs_f64()),
         MULTIPLEXED => sim.run(multiplexed(&sim, tasks, worker)),
         SHARED_TASKS => sim.run(shared(&sim, tasks, worker, false)),
@@ -81,17 +81,17 @@ pub(super) fn farm(who: &str, tasks: u64) -> Result<f64> {
     }
 }
 
-/// A worker hands back what it is given. The same one works whether its ends are shared or not.
+/// A worker that returns its tasks. It works the same with shared and unshared ends.
 #[derive(Clone, Copy)]
 enum Worker {
-    /// For the next task once its result has been received.
+    /// Requests the next task when its result has been received.
     AsksLast,
-    /// For the next task while its result is on its way: it holds one beside the one that it does.
+    /// Requests the next task while its result is in flight, so it holds one task besides the current one.
     AsksAhead,
 }
 
 impl Worker {
-    /// Until there are no more tasks; the result of the last one has been received then.
+    /// Works until there are no more tasks; the farmer has then received the last result.
     async fn works(self, mut tasks: impl Rx<u64>, mut results: impl Tx<u64>) {
         let mut task = tasks.recv().await;
         while let Ok(done) = task {
@@ -107,7 +107,7 @@ impl Worker {
     }
 }
 
-/// Gives tasks as long as a worker takes them.
+/// Sends tasks while a worker receives them.
 async fn feed(mut tasks: Sender<u64>) {
     for task in 0.. {
         if tasks.send(task).await.is_err() {
@@ -116,8 +116,8 @@ async fn feed(mut tasks: Sender<u64>) {
     }
 }
 
-/// At the farmer's node a process for each worker takes tasks from a channel that they share, and hands them
-/// on; the farmer receives from all workers.
+/// At the farmer's node, one process for each worker takes tasks from a channel that these processes share,
+/// and forwards them; the farmer receives from all workers.
 async fn multiplexed(sim: &Sim, tasks: u64, worker: Worker) -> Result<f64> {
     let nodes = simulated(1 + WORKERS as usize, None).await?;
     let (to_feeders, feeders) = channel::<u64>();
@@ -127,7 +127,7 @@ async fn multiplexed(sim: &Sim, tasks: u64, worker: Worker) -> Result<f64> {
         let (to_worker, given) = way::<u64>(&nodes[0], node, &format!("tasks {number}")).await?;
         let (done, result) = way::<u64>(node, &nodes[0], &format!("results {number}")).await?;
         results.push(result);
-        // What it holds is for its worker alone, which takes it at once.
+        // The process holds a task only for its worker, which takes it at once.
         drop(spawn(Worker::AsksLast.works(feeders.clone(), to_worker)));
         drop(spawn(worker.works(given, done)));
     }
@@ -135,11 +135,12 @@ async fn multiplexed(sim: &Sim, tasks: u64, worker: Worker) -> Result<f64> {
     of_all(sim, tasks, results).await
 }
 
-/// All workers receive from one channel, whose receiver they share; their results have a channel each, or
+/// All workers receive from one channel, whose receiver they share. Their results have a channel each, or
 /// share one too.
 async fn shared(sim: &Sim, tasks: u64, worker: Worker, is_all_shared: bool) -> Result<f64> {
     let nodes = simulated(1 + WORKERS as usize, None).await?;
-    // A rendezvous with another node takes a round trip, and the farmer would make one after the other.
+    // A rendezvous with another node takes a round trip, and the farmer would make these round trips one
+    // after the other.
     let (to_workers, given) = channel_with::<u64>(fifo(WORKERS as usize));
     let given = given.share();
     let (done, mut result) = channel::<u64>();

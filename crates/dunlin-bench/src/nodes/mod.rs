@@ -1,13 +1,13 @@
 //! Programs over several nodes in one process: over loopback TCP, or, with the feature `sim`, over a
 //! simulated network in virtual time.
 //!
-//! - [`moves`]: what it costs to send an end to another node; [`choices`]: what a choice costs over nodes;
-//!   [`claims`]: what a claim of a shared end costs. All in messages, in time over TCP, and in virtual time,
-//!   where a way takes a millisecond and nothing else takes any: so their figure there is how many messages
-//!   wait for each other;
-//! - [`names`]: what a named end costs its node, declared and dropped;
+//! - [`moves`]: the cost of sending an end to another node; [`choices`]: the cost of a choice over nodes;
+//!   [`claims`]: the cost of a claim of a shared end. All are measured in messages, in time over TCP, and in
+//!   virtual time, where a message takes a millisecond and nothing else takes time: that figure is the number
+//!   of messages that wait for each other;
+//! - [`names`]: the cost of a named end to its node, declared and dropped;
 //! - [`networked`]: commstime and the stressed alternation with one or all of their channels between nodes;
-//! - [`latency`]: the window of a channel, and a farm, where only the way takes time.
+//! - [`latency`]: the window of a channel, and a farm, where only messages take time.
 
 mod choices;
 mod claims;
@@ -39,40 +39,39 @@ pub(crate) use moves::VALUE;
 pub(crate) use names::RECEIVERS;
 pub(crate) use networked::{LOCAL, REMOC};
 
-/// A bound that no implementation can beat: it is computed.
+/// A computed bound that no implementation can exceed.
 pub(crate) const BOUND: &str = "bound";
-/// Of the window.
+/// The participant of the window.
 const FIFO: &str = "dunlin";
-/// Of the farm: one channel to each worker, and one from it.
+/// The farm: one channel to each worker, and one from it.
 const MULTIPLEXED: &str = "dunlin, two channels for each worker";
-/// All workers share the receiver of the tasks; one channel from each.
+/// The farm: all workers share the receiver of the tasks; one channel from each.
 const SHARED_TASKS: &str = "dunlin, tasks shared, a channel from each worker";
-/// They share the sender of the results, too.
+/// The farm: the workers also share the sender of the results.
 const SHARED: &str = "dunlin, tasks and results shared";
-/// After one of these: its workers have a buffer of one task.
+/// A suffix of these: the workers have a buffer of one task.
 #[cfg(feature = "sim")]
 const AHEAD: &str = ", a buffer of 1";
 const MULTIPLEXED_AHEAD: &str = "dunlin, two channels for each worker, a buffer of 1";
 const SHARED_TASKS_AHEAD: &str = "dunlin, tasks shared, a channel from each worker, a buffer of 1";
 const SHARED_AHEAD: &str = "dunlin, tasks and results shared, a buffer of 1";
 
-/// What some events have cost.
+/// The cost of some events.
 #[derive(Clone, Copy, Debug)]
 struct Spent {
     events: u64,
     time: Duration,
-    /// Numbered frames that the nodes have received from each other: all of the protocol but acknowledgements
-    /// and heartbeats.
+    /// Numbered frames that the nodes have received from each other: all frames of the protocol except
+    /// acknowledgements and heartbeats.
     messages: u64,
 }
 
-/// All that `nodes` have received from each other.
+/// The number of messages that `nodes` have received from each other.
 fn heard(nodes: &[Node]) -> u64 {
     nodes.iter().map(Node::heard).sum()
 }
 
-/// How long nothing happens before and after what is measured: all messages about it are sent then
-/// then.
+/// The idle time before and after a measurement, in which the nodes send all messages about it.
 const QUIET: Duration = Duration::from_millis(200);
 
 /// A channel by this name from one node to another.
@@ -81,7 +80,7 @@ async fn way<T: Portable>(from: &Node, to: &Node, name: &str) -> Result<(Sender<
     Ok((tx?, rx?))
 }
 
-/// `end` goes over a channel by this name.
+/// Sends `end` over a channel by this name, and returns it at the other node.
 async fn carried<E: Portable>(end: E, from: &Node, to: &Node, name: &str) -> Result<E> {
     let (mut tx, mut rx) = way::<E>(from, to, name).await?;
     let sent = async { tx.send(end).await.map_err(|error| anyhow::anyhow!("it has not moved: {error}")) };
@@ -89,7 +88,7 @@ async fn carried<E: Portable>(end: E, from: &Node, to: &Node, name: &str) -> Res
     Ok(end)
 }
 
-/// What is counted, timed and simulated.
+/// What to count, time and simulate.
 #[derive(Clone, Copy)]
 enum Kind {
     Moves,
@@ -123,7 +122,7 @@ impl Kind {
     }
 }
 
-/// Runs one participant and gives its figure.
+/// Runs one participant and returns its figure.
 pub(crate) fn run(one: &One) -> Result<f64> {
     let (who, n) = (one.who.clone(), one.n);
     match one.program {
@@ -174,12 +173,12 @@ pub(crate) fn run(one: &One) -> Result<f64> {
     }
 }
 
-/// From which size on values do not come through the node that keeps a shared receiver.
+/// The size from which on values bypass the node that keeps a shared receiver.
 fn straight_min(who: &str) -> Option<u64> {
     (who == moves::SHARED_THROUGH).then_some(1 << 40)
 }
 
-/// Nodes of an application of their own.
+/// Nodes of a new application.
 async fn over_tcp(count: usize, straight_min: Option<u64>) -> Result<Vec<Node>> {
     let names = format!("127.0.0.1:{}", free_port()?);
     joined(count, straight_min, |builder| builder.names(&names)).await
@@ -206,7 +205,7 @@ async fn joined(
     Ok(nodes)
 }
 
-/// All participants of `bench`, the one that they are compared with first.
+/// All participants of `bench`, with the reference first.
 pub(crate) fn participants(bench: &Bench, workers: &[usize]) -> Result<Vec<Participant>> {
     let this_binary = env::current_exe().context("cannot find this binary")?;
     let who: &[&'static str] = match bench.program {
@@ -222,7 +221,7 @@ pub(crate) fn participants(bench: &Bench, workers: &[usize]) -> Result<Vec<Parti
         program if Shape::of(program).is_some() => &networked::STRESSED,
         _ => &networked::COMMSTIME,
     };
-    // What is counted, or takes virtual time, does not depend on them.
+    // Counts and virtual time do not depend on the workers.
     let timed = bench.program.networked().is_some()
         || matches!(bench.program, Program::MoveTcp | Program::ChoiceTcp | Program::ClaimTcp | Program::Names);
     let workers = if timed { workers } else { &[1] };

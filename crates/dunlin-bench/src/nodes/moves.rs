@@ -1,5 +1,5 @@
-//! An end goes round three nodes; the other end of its channel is at a fourth. And a value goes to a handle
-//! of a shared receiver, with its sender at another node than the keeper's.
+//! An end moves round three nodes, while the other end of its channel is at a fourth. And a value is sent to
+//! a handle of a shared receiver, whose sender is at a node other than the keeper's.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use dunlin::prelude::*;
 
 use super::{QUIET, Spent, carried, heard, way};
 
-/// In place of an end: what the message costs that it is in.
+/// Instead of an end: the cost of the message that contains it.
 pub(crate) const VALUE: &str = "a number";
 const SENDER_USED: &str = "sender, one value sent at each node";
 const SENDER_PASSED_ON: &str = "sender, passed on unused";
@@ -31,12 +31,12 @@ pub(super) const ALL: [&str; 8] = [
     SHARED_STRAIGHT,
 ];
 
-/// What goes round.
+/// The end that moves.
 trait Moves: Portable {
-    /// What stays at the fourth node.
+    /// The end that stays at the fourth node.
     type Other;
 
-    /// One value goes over the channel.
+    /// Sends one value over the channel.
     async fn one_value(&mut self, other: &mut Self::Other) -> Result<()>;
 }
 
@@ -83,7 +83,8 @@ pub(super) async fn run(who: &str, nodes: &[Node], n: u64, now: impl Fn() -> Dur
     }
 }
 
-/// `n` values of so many bytes from the second node to the third, for a receiver that the first one keeps.
+/// Sends `n` values of this many bytes from the second node to the third, for a receiver that the first node
+/// keeps.
 async fn shared(nodes: &[Node], n: u64, now: impl Fn() -> Duration, bytes: usize) -> Result<Spent> {
     let (tx, rx) = channel::<Bytes>();
     let kept = rx.share();
@@ -92,7 +93,7 @@ async fn shared(nodes: &[Node], n: u64, now: impl Fn() -> Duration, bytes: usize
     let value = Bytes::from(vec![7; bytes]);
     let (mut began, mut before) = (Duration::ZERO, 0);
     for number in 0..n + 3 {
-        // Before that connections are made, and the sender is told how to offer.
+        // The first values open the connections, and inform the sender of how to offer.
         if number == 3 {
             sleep(QUIET).await;
             (began, before) = (now(), heard(nodes));
@@ -118,11 +119,11 @@ async fn round<E: Moves>(
     for stop in 0..STOPS {
         ways.push(way::<E>(&nodes[stop], &nodes[(stop + 1) % STOPS], &format!("way {stop}")).await?);
     }
-    // An end whose name has not found the other one cannot leave.
+    // An end cannot leave its node before its name has found the other end.
     end.one_value(&mut other).await?;
     let (mut began, mut before) = (Duration::ZERO, 0);
     for (stop, moves) in (0..STOPS).cycle().zip(0..STOPS as u64 + n) {
-        // In the first round connections are made.
+        // The first round opens the connections.
         if moves == STOPS as u64 {
             end.one_value(&mut other).await?;
             sleep(QUIET).await;

@@ -1,17 +1,17 @@
-//! Named ends of one node: declared, and dropped when all are there.
+//! Named ends of one node: declared, and dropped when all are declared.
 
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use dunlin::prelude::*;
 
-/// What the others are compared with.
+/// The reference of the others.
 pub(crate) const RECEIVERS: &str = "receivers";
 const SENDERS: &str = "senders";
 
 pub(super) const ALL: [&str; 2] = [RECEIVERS, SENDERS];
 
-/// Until `n` names are free again.
+/// The time until `n` names are free again.
 pub(super) async fn run(who: &str, node: Node, n: u64, now: impl Fn() -> Duration) -> Result<Duration> {
     let began = now();
     let names = (0..n).map(|number| format!("end {number}"));
@@ -30,7 +30,7 @@ pub(super) async fn run(who: &str, node: Node, n: u64, now: impl Fn() -> Duratio
         }
         _ => bail!("there are no ends of {who:?}"),
     }
-    // What the ends had to send is said before.
+    // Leaving first sends the pending messages of the ends.
     node.leave().await?;
     Ok(now() - began)
 }

@@ -18,7 +18,7 @@ use crate::stressed::{self, Shape};
 /// No channel between nodes.
 pub(crate) const LOCAL: &str = "dunlin, no channel networked";
 const NETWORKED: &str = "dunlin";
-/// Its base channels, each with a socket of its own; where channels are not networked they are tokio's.
+/// remoc's base channels, each with its own socket; channels that are not networked are tokio's.
 pub(crate) const REMOC: &str = "remoc";
 
 pub(super) const COMMSTIME: [&str; 3] = [REMOC, LOCAL, NETWORKED];
@@ -45,7 +45,7 @@ pub(super) fn run(one: &One) -> Result<f64> {
     })
 }
 
-/// The receivers are at one node, the senders at another.
+/// Channels with their receivers at one node and their senders at another.
 async fn stressed_channels(
     who: &str,
     nodes: &[Node],
@@ -64,7 +64,7 @@ async fn stressed_channels(
     Ok(channels)
 }
 
-/// A node for each process. If only one channel is networked, it is that from prefix to delta.
+/// A node for each process. If only one channel is networked, it is the one from prefix to delta.
 async fn over_dunlin(who: &str, networked: Networked, n: u64) -> Result<Duration> {
     let nodes = over_tcp(4, None).await?;
     let [prefix, delta, successor, consumer] = &nodes[..] else { bail!("these are not four nodes") };
@@ -103,7 +103,7 @@ impl Rx<u64> for mpsc::Receiver<u64> {
     }
 }
 
-/// Some channel's ends.
+/// The two ends of a channel.
 trait Ends {
     type Tx: Tx<u64> + Send + 'static;
     type Rx: Rx<u64> + Send + 'static;
@@ -131,7 +131,7 @@ async fn commstime(
     let (to_successor, from_delta) = to_successor.ends();
     let (to_prefix, from_successor) = to_prefix.ends();
     let (to_consumer, counted) = to_consumer.ends();
-    // They end with the runtime.
+    // These processes end with the runtime.
     tokio::spawn(prefix(from_successor, to_delta));
     tokio::spawn(delta(from_prefix, to_successor, to_consumer));
     tokio::spawn(successor(from_delta, to_prefix));

@@ -1,5 +1,5 @@
-//! async-channel with its least capacity of 1, which is not a rendezvous: a send returns when the value is in
-//! the buffer.
+//! async-channel with its minimum capacity of 1, which is not a rendezvous: a send returns when the value is
+//! in the buffer.
 
 use std::fmt::Debug;
 

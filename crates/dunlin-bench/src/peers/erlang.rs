@@ -8,7 +8,7 @@ use super::compile;
 use crate::program::{Bench, Program};
 use crate::remote::sides::free_port;
 
-/// How it is called in the report.
+/// Its name in the report.
 pub(crate) const ERLANG: &str = "erlang";
 
 /// The folder with the compiled module.
@@ -19,13 +19,13 @@ pub(crate) struct Erlang {
 impl Erlang {
     pub(super) fn build(sources: &Path, out: &Path) -> anyhow::Result<Self> {
         compile(Command::new("erlc").arg("-o").arg(out).arg(sources.join("dunlin_peer.erl")))?;
-        // `erlc` alone is not enough: there are installations of the compiler without the command that runs
+        // `erlc` alone is not enough: some installations have the compiler without the command that runs
         // programs.
         compile(Command::new("erl").args(["-noshell", "-eval", "halt()."]))?;
         Ok(Self { modules: out.to_owned() })
     }
 
-    /// Erlang has no channels, so neither a choice among them nor the memory of one.
+    /// Erlang has no channels, so it has neither a choice among them nor the memory of one.
     pub(crate) fn has(&self, program: Program) -> bool {
         matches!(
             program,
@@ -49,8 +49,8 @@ impl Erlang {
     }
 }
 
-/// `erl` as a node that can have others beside it, with a port mapper of its own on a free port, which ends
-/// with it.
+/// `erl` as a node that can have others beside it, with its own port mapper on a free port, which ends with
+/// it.
 fn distributed() -> Command {
     const SCRIPT: &str = "
         epmd -address 127.0.0.1 & epmd=$!

@@ -1,4 +1,4 @@
-//! The peers that are programs of their own: which there are, and how they are built.
+//! The peers that are separate programs, and how they are built.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -8,7 +8,7 @@ use anyhow::Context;
 use super::erlang::Erlang;
 use super::go::Go;
 
-/// The peers in other languages, as far as their tools are installed.
+/// The peers in other languages whose tools are installed.
 #[derive(Default)]
 pub(crate) struct Foreign {
     pub(crate) go: Option<Go>,
@@ -16,8 +16,8 @@ pub(crate) struct Foreign {
 }
 
 impl Foreign {
-    /// Builds what can be built, beside this binary in the target folder; reports it on standard error where
-    /// something cannot.
+    /// Builds the peers whose tools are installed, beside this binary in the target folder, and reports the
+    /// others on standard error.
     pub(crate) fn build() -> anyhow::Result<Self> {
         let this_binary = env::current_exe().context("cannot find this binary")?;
         let out = this_binary.with_file_name("bench-peers");

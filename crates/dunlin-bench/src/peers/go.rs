@@ -6,7 +6,7 @@ use std::process::Command;
 use super::compile;
 use crate::program::Bench;
 
-/// How it is called in the report, and what everything else is compared with.
+/// Its name in the report; it is the reference of everything else.
 pub(crate) const GO: &str = "go";
 
 /// The built program.
@@ -17,7 +17,7 @@ pub(crate) struct Go {
 impl Go {
     pub(super) fn build(sources: &Path, out: &Path) -> anyhow::Result<Self> {
         let binary = out.join("go-peer");
-        // The toolchain that is installed will do: nothing is to be fetched for a bench.
+        // The installed toolchain is enough: a bench should not download anything.
         compile(
             Command::new("go")
                 .current_dir(sources)
@@ -32,7 +32,7 @@ impl Go {
     pub(crate) fn command(&self, bench: &Bench, workers: usize) -> Command {
         let mut command = Command::new(&self.binary);
         command.args([bench.program.to_string(), bench.n.to_string()]).env("GOMAXPROCS", workers.to_string());
-        // Else a crash prints the stacks of a million goroutines.
+        // Otherwise a crash prints the stacks of a million goroutines.
         command.env("GOTRACEBACK", "single");
         command
     }

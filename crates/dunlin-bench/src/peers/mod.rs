@@ -1,5 +1,4 @@
-//! Those dunlin is compared with: Go and Erlang as programs of their own, the Rust channels as [`Library`]
-//! each.
+//! The peers of dunlin: Go and Erlang as separate programs, each Rust channel as a [`Library`].
 //!
 //! [`Library`]: crate::library::Library
 
@@ -18,7 +17,7 @@ use anyhow::{Context, bail};
 
 pub(crate) use foreign::Foreign;
 
-/// Runs a compiler. What it prints goes to standard error: standard output may carry JSON.
+/// Runs a compiler. Its output goes to standard error: standard output may carry JSON.
 fn compile(command: &mut Command) -> anyhow::Result<()> {
     let status = command.stdin(Stdio::null()).stdout(io::stderr()).status();
     let status = status.with_context(|| format!("cannot run {:?}; is it installed?", command.get_program()))?;

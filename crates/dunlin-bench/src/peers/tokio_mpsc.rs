@@ -1,4 +1,4 @@
-//! tokio's `mpsc` with its least capacity of 1, which is not a rendezvous: a send returns when the value is
+//! tokio's `mpsc` with its minimum capacity of 1, which is not a rendezvous: a send returns when the value is
 //! in the buffer.
 
 use std::fmt::Debug;

@@ -12,7 +12,7 @@ use super::{How, at, mean};
 use crate::measure;
 use crate::remote::{TCP, TCP_ACKED};
 
-/// What is varied.
+/// The varied quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Vary {
@@ -23,7 +23,7 @@ pub(super) enum Vary {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Row {
     pub(super) vary: Vary,
-    /// Of each item, where there are items.
+    /// The size of each item, if there are items.
     size: usize,
     items: usize,
     who: String,
@@ -34,8 +34,8 @@ pub(super) struct Row {
     sender_us: f64,
     receiver_us: f64,
     runs: Vec<f64>,
-    /// The plain sockets that do the same, and how many microseconds this is more: the median over the
-    /// rounds.
+    /// The plain sockets that do the same, and how many microseconds more this participant takes: the median
+    /// over the rounds.
     vs: Option<String>,
     more_us: Option<f64>,
     #[serde(flatten)]
@@ -53,7 +53,7 @@ fn versus(who: &str) -> Option<&'static str> {
 
 /// Bytes of an item.
 const ITEMS: [usize; 3] = [1, 1_000, 1_000_000];
-/// Larger ones add nothing new.
+/// Larger messages show nothing new.
 const MESSAGE_MAX: usize = 10_000_000;
 
 pub(super) fn points(vary: Vary, how: &How, asked: Option<&[usize]>) -> Result<Vec<Vec<Task>>, PonyError> {
@@ -104,7 +104,7 @@ pub(super) fn rows(vary: Vary, how: &How, outcomes: &[(Task, Vec<Measured>)]) ->
     outcomes.iter().map(row).collect()
 }
 
-/// The rows of a sweep; of two for the same, the later one.
+/// The rows of a sweep; if two are for the same point, the later one.
 pub(super) fn of(vary: Vary, rows: &[super::Row]) -> Vec<Row> {
     let mut all: Vec<Row> = Vec::new();
     for row in rows {

@@ -1,9 +1,9 @@
-//! What can go wrong.
+//! The errors of the pony benches.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What went wrong, and what to do.
+/// An error, and how to correct it.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PonyError {
     #[error(

@@ -1,8 +1,8 @@
-//! A network of its own for one run, in which a packet is no larger than on Ethernet, and what it has
-//! carried. Linux only.
+//! A separate network for one run, in which a packet is no larger than on Ethernet, and its counts. Linux
+//! only.
 //!
-//! Loopback carries packets of 64 KiB, and those of every process. A network namespace has a loopback of its
-//! own, whose packets can be kept to 1500 bytes; what it has carried is in `/proc/net/dev`.
+//! Loopback carries packets of 64 KiB, and those of every process. A network namespace has its own loopback,
+//! whose packets can be limited to 1500 bytes; `/proc/net/dev` has its counts.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,29 +15,29 @@ use serde::{Deserialize, Serialize};
 
 use super::error::PonyError;
 
-/// What a packet has on Ethernet beside what loopback counts: its frame's header and check sequence.
+/// The bytes of an Ethernet packet that loopback does not count: the frame's header and check sequence.
 /// (Preamble and gap, 20 more, are left out.)
 pub(super) const ETHERNET: u64 = 14 + 4;
 
-/// Runs what follows it where only it is.
+/// Limits the loopback to packets of 1500 bytes, and runs the command that follows.
 const LIMITED: &str = "ip link set lo mtu 1500 gso_max_segs 1 up && exec \"$0\" \"$@\"";
 
-/// What a link has carried in both directions.
+/// The traffic of a link in both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Carried {
-    /// Of IP packets, with all that is in them.
+    /// The bytes of the IP packets, with all their content.
     pub(super) bytes: u64,
     pub(super) packets: u64,
 }
 
 impl Carried {
-    /// All that the loopback of this namespace has carried.
+    /// The traffic of this namespace's loopback so far.
     pub(super) fn now() -> Result<Self> {
         let table = fs::read_to_string("/proc/net/dev").context("cannot read what the link has carried")?;
         Self::of(&table).context("/proc/net/dev has no loopback")
     }
 
-    /// What was sent on loopback, which is what has arrived there.
+    /// The packets sent on loopback, which are those that have arrived there.
     fn of(table: &str) -> Option<Self> {
         let numbers = table.lines().find_map(|line| line.trim_start().strip_prefix("lo:"))?;
         let mut sent = numbers.split_whitespace().skip(8).map(|number| number.parse().ok());
@@ -53,9 +53,9 @@ impl Sub for Carried {
     }
 }
 
-/// How a command is started in a network of its own: what goes before it.
+/// The prefix of a command that starts it in its own network.
 pub(super) fn enter(binary: &Path) -> Result<Vec<OsString>, PonyError> {
-    // As a user without rights outside, or else as a user with the right to do it.
+    // As a user without rights outside the namespace, or else as a user with the right to create one.
     let ways: [&[&str]; 2] = [&["--user", "--map-root-user", "--net"], &["--net"]];
     let mut why = String::new();
     for way in ways {

@@ -1,13 +1,13 @@
 //! The benches of pony, the network environment of occam-pi (Schweigler and Sampson, CPA 2006), with dunlin's
 //! nodes and with plain sockets: throughput, overhead, and processor time for each send.
 //!
-//! As in pony's own programs (`bmthroughput.occ` in KRoC's sources), workers at nodes of their own send to a
-//! master as fast as it takes, each over a channel of its own; the master makes a fair choice among all, and
-//! counts. Nodes are processes of the system.
+//! As in pony's own programs (`bmthroughput.occ` in KRoC's sources), workers at their own nodes send to a
+//! master as fast as it receives, each over its own channel. The master makes a fair choice among all, and
+//! counts. Nodes are OS processes.
 //!
-//! - [`mod@run`]: one run, whatever is measured; [`task`]: what its processes are told; [`over_dunlin`],
-//!   [`over_tcp`]: what the processes do; [`link`]: a network whose packets are counted;
-//! - [`throughput`], [`overhead`], [`cpu`]: what is run for each of them, and its rows; [`plot`]: SVG.
+//! - [`mod@run`]: one run of any bench; [`task`]: the parameters of its processes; [`over_dunlin`],
+//!   [`over_tcp`]: the work of the processes; [`link`]: a network whose packets are counted;
+//! - [`throughput`], [`overhead`], [`cpu`]: the runs of each bench, and its rows; [`plot`]: SVG.
 
 mod cpu;
 mod error;
@@ -49,11 +49,11 @@ pub(crate) struct Pony {
 
 #[derive(Subcommand)]
 enum PonyCommand {
-    /// Workers at many nodes send to one master as fast as it takes: megabytes and messages per second, mean
-    /// of the rounds
+    /// Workers at many nodes send to one master as fast as it receives: megabytes and messages per second,
+    /// mean of the rounds
     Throughput {
-        /// What is varied: 1 to 25 nodes with 2 workers each and 100 KB; 1 B to 1 MB from 50 workers at one
-        /// node; or 1 to 500 workers at one node, 50 KB
+        /// The varied quantity: 1 to 25 nodes with 2 workers each and 100 KB; 1 B to 1 MB from 50 workers at
+        /// one node; or 1 to 500 workers at one node, 50 KB
         #[arg(long)]
         vary: throughput::Vary,
         #[command(flatten)]
@@ -61,8 +61,8 @@ enum PonyCommand {
         #[command(flatten)]
         svg: Svg,
     },
-    /// Bytes on the wire beside those of the messages, 1 B to 1 MB: what dunlin adds, and what the network
-    /// does
+    /// Bytes on the wire besides those of the messages, 1 B to 1 MB: the bytes that dunlin adds, and those
+    /// that the network adds
     Overhead {
         #[command(flatten)]
         options: Options,
@@ -71,7 +71,7 @@ enum PonyCommand {
     },
     /// Processor time of both sides for each send
     Cpu {
-        /// What is varied: 1 B to 1 MB in one message, or 1 to 10,000 items of 1 B, 1 KB and 1 MB in one
+        /// The varied quantity: 1 B to 1 MB in one message, or 1 to 10,000 items of 1 B, 1 KB and 1 MB in one
         #[arg(long)]
         vary: cpu::Vary,
         #[command(flatten)]
@@ -87,7 +87,7 @@ enum PonyCommand {
         #[arg(long, value_name = "DIR")]
         svg_dir: Option<PathBuf>,
     },
-    /// Draws what earlier runs have printed with --json; of rows for the same, the last
+    /// Draws the rows that earlier runs have printed with --json; of rows for the same point, the last
     Plot {
         #[arg(required = true)]
         files: Vec<PathBuf>,
@@ -102,37 +102,37 @@ struct Options {
     /// Only these points of the sweep, as 1,5,25. Default: the usual ones
     #[arg(long, value_delimiter = ',', value_name = "N,...")]
     at: Option<Vec<usize>>,
-    /// Seconds before it is measured, from when a message of each worker has been received
+    /// Seconds before the measurement, from when a message of each worker has been received
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     warm_up: Option<f64>,
-    /// Seconds for which it is measured
+    /// Seconds of the measurement
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     window: Option<f64>,
 }
 
 #[derive(Args)]
 struct Svg {
-    /// Draws it into this file
+    /// Draws the plot into this file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
 
-/// More than 60 would be taken for a process that hangs.
+/// A run of more than 60 seconds would appear to hang.
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "this is no number of seconds".to_owned())?;
     if seconds > 0.0 && seconds <= 60.0 { Ok(seconds) } else { Err("more than 0 and at most 60 seconds".to_owned()) }
 }
 
-/// What all subcommands of this binary can be told.
+/// Options that all subcommands of this binary share.
 pub(crate) struct Common {
     pub(crate) json: bool,
     pub(crate) rounds: Option<u32>,
     pub(crate) quick: bool,
-    /// tokio's workers in each process; default: as many as there are cores
+    /// tokio's workers in each process; default: the number of cores
     pub(crate) threads: Option<usize>,
 }
 
-/// How it was measured: part of each row.
+/// The parameters of the measurement: part of each row.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct How {
     warm_up_s: f64,
@@ -140,7 +140,7 @@ struct How {
     rounds: u32,
     threads: usize,
     cores: usize,
-    /// A first look, no measurement.
+    /// Whether it is a first look, not a measurement.
     quick: bool,
 }
 
@@ -176,7 +176,7 @@ impl How {
         }
     }
 
-    /// Below a chart's title.
+    /// The text below a chart's title.
     fn below(&self, is_timed: bool) -> String {
         let Self { warm_up_s, window_s, rounds, threads, cores, quick } = self;
         let how = if is_timed {
@@ -201,7 +201,7 @@ enum Row {
     Cpu(cpu::Row),
 }
 
-/// One chart for each.
+/// The sweeps, with one chart for each.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Sweep {
     Throughput(throughput::Vary),
@@ -235,12 +235,12 @@ impl Sweep {
         match self {
             Self::Throughput(_) => (2.0, 10.0),
             Self::Cpu(_) => (1.0, 3.0),
-            // It counts messages.
+            // It counts messages instead.
             Self::Overhead => (0.0, 0.0),
         }
     }
 
-    /// For each point all participants, those that others are compared with first.
+    /// All participants for each point, with the references first.
     fn points(self, how: &How, at: Option<&[usize]>) -> Result<Vec<Vec<Task>>, PonyError> {
         match self {
             Self::Throughput(vary) => throughput::points(vary, how, at),
@@ -249,7 +249,7 @@ impl Sweep {
         }
     }
 
-    /// Of all participants at one point.
+    /// The rows of all participants at one point.
     fn rows(self, how: &How, outcomes: &[(Task, Vec<Measured>)]) -> Vec<Row> {
         match self {
             Self::Throughput(vary) => throughput::rows(vary, how, outcomes).into_iter().map(Row::Throughput).collect(),
@@ -258,7 +258,7 @@ impl Sweep {
         }
     }
 
-    /// `None` if none of the rows is of this sweep.
+    /// `None` if no row belongs to this sweep.
     fn chart(self, rows: &[Row]) -> Option<Chart> {
         match self {
             Self::Throughput(vary) => throughput::chart(vary, &throughput::of(vary, rows)),
@@ -301,7 +301,7 @@ pub(crate) fn run(pony: &Pony, common: &Common) -> Result<()> {
 fn one(sweep: Sweep, options: &Options, svg: &Svg, common: &Common) -> Result<()> {
     let how = How::new(common, options, sweep.usual());
     let points = sweep.points(&how, options.at.as_deref())?;
-    // Not after an hour.
+    // Fail now, not after an hour.
     if let Some(path) = &svg.svg {
         write(path, "")?;
     }
@@ -335,7 +335,7 @@ fn one(sweep: Sweep, options: &Options, svg: &Svg, common: &Common) -> Result<()
         rows.extend(of_point);
     }
     progress.bar.finish_and_clear();
-    // If one of the two cannot be written, the other is.
+    // If one of the two cannot be written, the other still is.
     let drawn = match (&svg.svg, sweep.chart(&rows)) {
         (Some(path), Some(chart)) => write(path, &plot::svg(&chart)),
         _ => Ok(()),
@@ -366,7 +366,7 @@ fn measure(task: &Task, binary: &Path, in_network: Option<&[std::ffi::OsString]>
     Ok(serde_json::from_str(line.trim())?)
 }
 
-/// How far it is, on standard error.
+/// Shows the progress on standard error.
 struct Progress {
     bar: ProgressBar,
 }
@@ -427,7 +427,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The points of a sweep: the usual ones, or those that were asked for.
+/// The points of a sweep: the usual ones, or the requested ones.
 fn at(usual: &[usize], asked: Option<&[usize]>, max: usize) -> Result<Vec<usize>, PonyError> {
     let points = asked.unwrap_or(usual).to_vec();
     match points.iter().find(|&&at| at == 0 || at > max) {
@@ -449,7 +449,8 @@ mod tests {
         options: Options,
     }
 
-    /// Nodes, workers at each, bytes of an item and items of each point, and the default way of measuring.
+    /// Nodes, workers at each, bytes of an item and items of each point, and the default parameters of the
+    /// measurement.
     fn usual(sweep: Sweep) -> (Vec<[usize; 4]>, How) {
         let common = Common { json: false, rounds: None, quick: false, threads: None };
         let options = Line::parse_from([""]).options;
@@ -463,7 +464,7 @@ mod tests {
         (points.into_iter().map(point).collect(), how)
     }
 
-    /// From where to where, in ascending order.
+    /// The first and the last value, in ascending order.
     fn ends<T: Copy + Ord>(points: &[[usize; 4]], of: fn(&[usize; 4]) -> T) -> (T, T) {
         assert!(points.is_sorted_by_key(of));
         (of(&points[0]), of(&points[points.len() - 1]))

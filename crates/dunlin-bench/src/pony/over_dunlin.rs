@@ -1,4 +1,4 @@
-//! Nodes of dunlin's: a channel from each worker to the master.
+//! dunlin's nodes: a channel from each worker to the master.
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
@@ -9,12 +9,12 @@ use tokio::task::JoinSet;
 
 use super::task::{Counts, Gate, Task};
 
-/// As pony's program: each send is a rendezvous, and the master makes a fair choice among all channels.
+/// As in pony's program: each send is a rendezvous, and the master makes a fair choice among all channels.
 pub(super) const DUNLIN: &str = "dunlin";
-/// With room for 16 messages in each channel, and a process for each of them at the master.
+/// With room for 16 messages in each channel, and a process for each channel at the master.
 pub(super) const FIFO: &str = "dunlin, fifo(16)";
 
-/// A message of several items, as protocols of occam-pi have them.
+/// A message of several items, as in the protocols of occam-pi.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Items(Vec<Bytes>);
 
@@ -27,7 +27,7 @@ pub(super) async fn master(task: Task, node: Node, counts: Counts) -> Result<()>
     }
 }
 
-/// Sends as the gate says.
+/// Sends when the gate is open.
 pub(super) async fn node(task: Task, node: Node, gate: Gate) -> Result<()> {
     let item = Bytes::from(vec![7; task.size]);
     if task.items == 0 {
@@ -69,7 +69,7 @@ async fn receive<M: Portable>(task: Task, node: Node, counts: Counts, size: fn(&
 }
 
 async fn send<M: Portable + Clone + Sync>(task: Task, node: Node, gate: Gate, message: M) -> Result<()> {
-    // Before the first send: a task busy with the first ones does not get to the others.
+    // Before the first send: a task that is busy with the first workers does not reach the others.
     let mut outputs = Vec::new();
     for worker in 0..task.workers {
         outputs.push(node.sender::<M>(&name(task.role, worker)).await?);

@@ -1,4 +1,4 @@
-//! Channels over links of their own, one for each node (feature `link`).
+//! Channels over separate links, one for each node (feature `link`).
 
 use std::net::SocketAddr;
 
@@ -22,7 +22,7 @@ pub(super) const LINK_FIFO: &str = "link, fifo(16)";
 pub(super) async fn master(task: Task, listener: std::net::TcpListener, counts: Counts) -> Result<()> {
     let listener = TcpListener::from_std(listener)?;
     let mut receives = JoinSet::new();
-    // They live as long as this does.
+    // The links live as long as this function runs.
     let mut links: Vec<Link> = Vec::new();
     for _ in 0..task.nodes {
         let (mut socket, _) = listener.accept().await?;
@@ -44,7 +44,7 @@ pub(super) async fn master(task: Task, listener: std::net::TcpListener, counts: 
     receives.join_next().await.context("there is nobody to receive from")??
 }
 
-/// Sends as the gate says.
+/// Sends when the gate is open.
 pub(super) async fn node(task: Task, master: SocketAddr, gate: Gate) -> Result<()> {
     let mut socket = TcpStream::connect(master).await?;
     socket.write_u32(task.role as u32 - 1).await?;

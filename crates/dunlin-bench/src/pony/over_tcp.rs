@@ -1,13 +1,14 @@
-//! The same over plain sockets of tokio's: one for each worker, or one for each node, as a program without
-//! channels would do it.
+//! The same over plain tokio sockets: one for each worker, or one for each node, as in a program without
+//! channels.
 //!
-//! A message has its length in four bytes before it; on a socket that several workers use, the worker's
-//! number is its first four bytes. There, a task writes for all of them, small messages together; and all
-//! that read, read as much as is there.
+//! The length of a message, in four bytes, precedes it; on a socket that several workers use, the worker's
+//! number is its first four bytes. On such a socket, one task writes for all workers, small messages
+//! together. All readers read as much as is available.
 //!
-//! Two do more, as a channel has to. [`ANSWERED`]: each message is answered by its worker's number, those
-//! that were read together in one piece, and a worker sends the next when its last was answered. [`OWNED`]:
-//! each message is handed on in a buffer of its own, to a task that receives all.
+//! Two participants do more, as a channel has to. [`ANSWERED`]: the master answers each message with its
+//! worker's number, in one piece for messages that it read together, and a worker sends the next message
+//! after the answer to its last one. [`OWNED`]: each message is passed in its own buffer to a task that
+//! receives all messages.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,26 +27,26 @@ use crate::remote::over_tcp::{self, LENGTH};
 
 /// One socket for each node.
 pub(super) const MUX: &str = "tokio tcp, a socket for each node";
-/// One for each worker.
+/// One socket for each worker.
 pub(super) const EACH: &str = "tokio tcp, a socket for each worker";
 
-/// One for each node, on which each message is answered.
+/// One socket for each node, on which each message is answered.
 pub(super) const ANSWERED: &str = "tokio tcp, a socket for each node, answered";
-/// One for each worker, whose messages are handed on.
+/// One socket for each worker, whose messages are passed to another task.
 pub(super) const OWNED: &str = "tokio tcp, a socket for each worker, owned buffers over mpsc(16)";
 
-/// Of the number of a worker.
+/// The bytes of a worker's number.
 const NUMBER: usize = 4;
-/// What is smaller is worth copying: then it is written, or read, together with others.
+/// Smaller messages are worth copying, to write or read them together with others.
 const SMALL: usize = 16 * 1024;
-/// So much is written or read together.
+/// How many bytes are written or read together.
 const TOGETHER: usize = 64 * 1024;
-/// So many messages of a node may wait to be written.
+/// How many messages of a node may wait to be written.
 const WAITING: usize = 64;
-/// So many messages in buffers of their own may wait to be received.
+/// How many messages in their own buffers may wait to be received.
 const OWNED_MAX: usize = 16;
 
-/// What goes over the sockets for so many messages, in both directions.
+/// The bytes on the sockets for this many messages, in both directions.
 pub(super) fn carried(task: &Task, messages: u64) -> u64 {
     let acknowledgement = u64::from(task.who == TCP_ACKED);
     messages * (LENGTH as u64 + task.payload() as u64 + acknowledgement)
@@ -61,7 +62,7 @@ pub(super) async fn master(task: Task, listener: std::net::TcpListener, counts: 
     }
     let (size, is_mux) = (task.payload(), task.who == MUX);
     let (sockets, size_max) = if is_mux { (task.nodes, NUMBER + size) } else { (task.nodes * task.workers, size) };
-    // Before the first receive: a task busy with the first ones does not get to the others.
+    // Before the first receive: a task that is busy with the first sockets does not reach the others.
     let mut inputs = Vec::new();
     for _ in 0..sockets {
         let input = over_tcp::input(&listener, size_max, task.who == TCP_ACKED).await?;
@@ -91,7 +92,7 @@ pub(super) async fn master(task: Task, listener: std::net::TcpListener, counts: 
     receives.join_next().await.context("there is nobody to receive from")??
 }
 
-/// Receives for ever, and answers what it has read with one piece.
+/// Receives for ever, and answers the messages of one read in one piece.
 async fn answering_master(task: Task, listener: TcpListener, counts: Counts) -> Result<()> {
     let size = task.payload();
     let mut receives = JoinSet::new();
@@ -121,7 +122,7 @@ async fn answering_master(task: Task, listener: TcpListener, counts: Counts) -> 
     receives.join_next().await.context("there is nobody to receive from")??
 }
 
-/// Receives for ever what a task for each socket hands on.
+/// Receives for ever the messages that a task for each socket passes on.
 async fn owning_master(task: Task, listener: TcpListener, counts: Counts) -> Result<()> {
     let size = task.payload();
     let (hands_on, mut all) = mpsc::channel::<(usize, Bytes)>(OWNED_MAX);
@@ -147,11 +148,11 @@ async fn owning_master(task: Task, listener: TcpListener, counts: Counts) -> Res
     receives.join_next().await.context("there is nobody to receive from")??
 }
 
-/// What arrives on a socket, each message in a buffer of its own.
+/// The messages that arrive on a socket, each in its own buffer.
 struct Messages {
     stream: OwnedReadHalf,
     buffer: BytesMut,
-    /// So much is made room for.
+    /// How many bytes to reserve.
     room: usize,
 }
 
@@ -160,7 +161,7 @@ impl Messages {
         Self { stream, buffer: BytesMut::new(), room: TOGETHER.max(LENGTH + size_max) }
     }
 
-    /// The next one, if all of it is there.
+    /// The next message, if it has arrived completely.
     fn arrived(&mut self) -> Option<Bytes> {
         let length = u32::from_le_bytes(*self.buffer.first_chunk::<LENGTH>()?) as usize;
         (self.buffer.len() >= LENGTH + length).then(|| {
@@ -182,7 +183,7 @@ impl Messages {
     }
 }
 
-/// Sends as the gate says.
+/// Sends when the gate is open.
 pub(super) async fn node(task: Task, master: SocketAddr, gate: Gate) -> Result<()> {
     let mut sends = JoinSet::new();
     if task.who == MUX || task.who == ANSWERED {
@@ -239,7 +240,7 @@ async fn hear_answers(mut stream: OwnedReadHalf, answered: Arc<[Notify]>) -> Res
     }
 }
 
-/// Writes what all workers of a node send.
+/// Writes the messages of all workers of a node.
 async fn write(mut stream: OwnedWriteHalf, mut messages: mpsc::Receiver<(u32, Bytes)>) -> Result<()> {
     stream.as_ref().set_nodelay(true)?;
     let (mut waiting, mut together) = (Vec::with_capacity(WAITING), Vec::with_capacity(TOGETHER + SMALL));

@@ -1,4 +1,4 @@
-//! What is on the wire beside the messages.
+//! The bytes on the wire besides the messages.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use super::task::Task;
 use super::{How, at, mean};
 use crate::remote::{TCP, TCP_ACKED};
 
-/// At most so many percent may dunlin add to messages of so many bytes: what the issue names as pony's.
+/// The maximum percentage that dunlin may add to messages of this many bytes: the issue names it as pony's.
 const GOAL: (usize, f64) = (100_000, 1.8);
 
 const ALL: [&str; 4] = [TCP, TCP_ACKED, DUNLIN, FIFO];
@@ -21,17 +21,17 @@ pub(super) struct Row {
     size: usize,
     who: String,
     messages: u64,
-    /// Bytes for each message that the program adds, in both directions: frames, encodings, answers; of plain
-    /// sockets the length.
+    /// Bytes for each message that the program adds, in both directions: frames, encodings, answers; for
+    /// plain sockets the length.
     own_bytes: f64,
     own_percent: f64,
     /// Bytes for each message that the network adds, in both directions: headers of TCP, IP and Ethernet, and
-    /// acknowledgements. `None` where they could not be counted.
+    /// acknowledgements. `None` if they could not be counted.
     network_bytes: Option<f64>,
     network_percent: Option<f64>,
     /// Packets for each message, in both directions.
     packets: Option<f64>,
-    /// What `own_percent` is to be at most, and whether it is.
+    /// The maximum of `own_percent`, and whether `own_percent` is within it.
     goal_percent: Option<f64>,
     reached: Option<bool>,
     #[serde(flatten)]
@@ -41,7 +41,7 @@ pub(super) struct Row {
 pub(super) fn points(how: &How, asked: Option<&[usize]>) -> Result<Vec<Vec<Task>>, PonyError> {
     let usual = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000];
     let point = |size: usize| {
-        // Enough that a heartbeat or two do not count; 100 MB of large ones.
+        // Enough that a heartbeat or two do not matter; 100 MB of large messages.
         let count = (100_000_000 / size as u64).clamp(100, 20_000) / if how.quick { 20 } else { 1 };
         ALL.map(|who| Task { count, ..how.task(who, size) }).to_vec()
     };
@@ -79,7 +79,7 @@ pub(super) fn rows(how: &How, outcomes: &[(Task, Vec<Measured>)]) -> Vec<Row> {
     outcomes.iter().filter_map(row).collect()
 }
 
-/// The rows of this sweep; of two for the same, the later one.
+/// The rows of this sweep; if two are for the same point, the later one.
 pub(super) fn of(rows: &[super::Row]) -> Vec<Row> {
     let mut all: Vec<Row> = Vec::new();
     for row in rows {

@@ -2,16 +2,16 @@
 
 use std::fmt::Write;
 
-/// What is drawn.
+/// A chart.
 #[derive(Clone, Debug)]
 pub(super) struct Chart {
     pub(super) title: String,
-    /// How it was measured.
+    /// The parameters of the measurement.
     pub(super) below: String,
     pub(super) x: Axis,
     pub(super) y: Axis,
     pub(super) series: Vec<Series>,
-    /// A line across, and its label.
+    /// A horizontal line, and its label.
     pub(super) goal: Option<(f64, String)>,
 }
 
@@ -19,15 +19,15 @@ pub(super) struct Chart {
 pub(super) struct Axis {
     pub(super) label: String,
     pub(super) scale: Scale,
-    /// Ticks are 1 B, 1 KB and so on.
+    /// Whether the ticks are 1 B, 1 KB and so on.
     pub(super) is_bytes: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Scale {
-    /// From zero.
+    /// Starts at zero.
     Linear,
-    /// From a power of ten; points of nothing or less are left out.
+    /// Starts at a power of ten; points of zero or less are left out.
     Log,
 }
 
@@ -35,18 +35,18 @@ pub(super) enum Scale {
 pub(super) struct Series {
     pub(super) name: String,
     pub(super) points: Vec<(f64, f64)>,
-    /// What others are compared with.
+    /// Whether the line is dashed, as for references.
     pub(super) is_dashed: bool,
 }
 
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 560.0;
-/// Of the frame.
+/// The frame's margins.
 const LEFT: f64 = 80.0;
 const RIGHT: f64 = WIDTH - 40.0;
 const TOP: f64 = 70.0;
 const BOTTOM: f64 = HEIGHT - 130.0;
-/// Of a line of the legend, which stands in two columns below.
+/// The height of a line of the legend, which is in two columns below the chart.
 const LINE: f64 = 20.0;
 
 /// Colours that colour-blind people can tell apart (Okabe and Ito).
@@ -86,7 +86,7 @@ pub(super) fn svg(chart: &Chart) -> String {
         out.stroke((LEFT, at), (RIGHT, at), "stroke=\"#c00\" stroke-dasharray=\"2 3\"");
         out.text(LEFT + 6.0, at - 5.0, "fill=\"#c00\"", says);
     }
-    // Each keeps its colour, whichever others are missing.
+    // Each series keeps its colour, whichever others are missing.
     let drawn = chart.series.iter().enumerate().filter(|(_, series)| !series.points.is_empty());
     for (slot, (number, series)) in drawn.enumerate() {
         let colour = COLOURS[number % COLOURS.len()];
@@ -131,7 +131,7 @@ impl Drawing {
         self.line(&format!("<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" {style}/>"));
     }
 
-    /// A disc, a square, a triangle or a diamond: colour is not all that tells series apart.
+    /// A disc, a square, a triangle or a diamond, so that colour is not the only distinction between series.
     fn mark(&mut self, (x, y): (f64, f64), number: usize, colour: &str) {
         let corners: &[(f64, f64)] = match number % 4 {
             0 => return self.line(&format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{colour}\"/>")),
@@ -141,17 +141,17 @@ impl Drawing {
         };
         let mut points = String::new();
         for (right, down) in corners {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(points, "{:.1},{:.1} ", x + right, y + down);
         }
         self.line(&format!("<polygon points=\"{}\" fill=\"{colour}\"/>", points.trim_end()));
     }
 }
 
-/// An axis with its ticks, between two places.
+/// An axis with its ticks, between two positions.
 struct Ticks {
     scale: Scale,
-    /// The first and the last are at its ends.
+    /// The first and the last tick are at its ends.
     ticks: Vec<(f64, String)>,
     from: f64,
     to: f64,
@@ -194,7 +194,7 @@ fn nice(step: f64) -> f64 {
 /// A tick's label: 0.001, 20, 100,000.
 fn number(tick: f64) -> String {
     if tick.fract().abs() > 1e-9 && tick < 1_000.0 {
-        // A power of ten, or a few digits.
+        // A power of ten, or a number with few digits.
         return format!("{tick:.6}").trim_end_matches('0').to_owned();
     }
     let digits = format!("{tick:.0}");
@@ -208,7 +208,7 @@ fn number(tick: f64) -> String {
     grouped
 }
 
-/// Bytes as people write them: 1 B, 50 KB, 1 MB. 1 KB is 1000 B.
+/// Bytes in the usual notation: 1 B, 50 KB, 1 MB. 1 KB is 1000 B.
 pub(super) fn bytes(size: usize) -> String {
     match size {
         0..1_000 => format!("{size} B"),

@@ -1,8 +1,8 @@
-//! One run: a master, nodes in processes of their own, workers at them that send to the master as fast as it
-//! takes. What all of pony's benches measure is what happens at the master in a time, or what so many
-//! messages have cost.
+//! One run: a master, nodes in their own processes, and workers at the nodes that send to the master as fast
+//! as it receives. All of pony's benches measure either the events at the master in a period, or the cost of
+//! a number of messages.
 //!
-//! The master leads: it starts the nodes, by this binary's hidden subcommand, and prints a [`Measured`]. It
+//! The master leads: it starts the nodes with this binary's hidden subcommand, and prints a [`Measured`]. It
 //! reads the clock on its main thread, which does nothing else.
 
 use std::io::Write;
@@ -27,21 +27,21 @@ use crate::remote::counted::Counted;
 use crate::remote::sides::Sides;
 use crate::remote::{self, free_port, on_workers};
 
-/// How long nothing happens before and after what is counted: all messages about it are sent then.
+/// The idle time before and after a count, in which the nodes send all messages about it.
 const QUIET: Duration = Duration::from_millis(300);
 /// How long each participant may take to report: with 500 workers this takes seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often the main thread looks whether that is so.
+/// How often the main thread checks that.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What the master sends the nodes.
+/// The line with which the master starts the nodes' sends.
 const GO: &str = "go";
 const USAGE: &str = "usage";
 
-/// What was written to and read from the sockets of the master's node.
+/// The bytes written to and read from the sockets of the master's node.
 static CARRIED: AtomicU64 = AtomicU64::new(0);
 
-/// What has happened at the master, and what it has cost.
+/// The events at the master, and their cost.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Measured {
     pub(super) messages: u64,
@@ -49,9 +49,9 @@ pub(super) struct Measured {
     /// Processor time of the master, and of all nodes.
     pub(super) master: Usage,
     pub(super) nodes: Usage,
-    /// Bytes through the sockets in both directions; only where messages are counted.
+    /// Bytes through the sockets in both directions; only if messages are counted.
     pub(super) carried: Option<u64>,
-    /// The same with what the kernel adds.
+    /// The same, with the bytes that the kernel adds.
     pub(super) link: Option<Carried>,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    /// Of this process.
+    /// The usage of this process.
     #[cfg(unix)]
     fn now() -> Result<Self> {
         let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_SELF)?;
@@ -102,7 +102,7 @@ fn is_over_link(task: &Task) -> bool {
     task.who.starts_with(super::over_link::LINK)
 }
 
-/// Runs one process of it; the master prints what it has measured.
+/// Runs one process of a run; the master prints its measurement.
 pub(crate) fn run(task: &Task) -> Result<()> {
     if task.leads() {
         let measured = master(task)?;
@@ -110,7 +110,7 @@ pub(crate) fn run(task: &Task) -> Result<()> {
         return Ok(());
     }
     let ended = node(task);
-    // What ends with the master has not failed: its end is noticed at the same time.
+    // A node that ends with the master has not failed: it notices the master's end at the same time.
     thread::sleep(Duration::from_millis(200));
     ended
 }
@@ -120,7 +120,7 @@ fn node(task: &Task) -> Result<()> {
     let mut sides = Sides::start(false, 0, "")?;
     let told = move |line: &str| match line {
         GO => open.send_modify(|times| *times += 1),
-        // It fails when the master has ended.
+        // The write fails when the master has ended.
         _ => drop(writeln!(stdout(), "{}", usage_line())),
     };
     let (_, all) = crate::remote::over_tcp::meet(false, &mut sides, told)?;
@@ -176,7 +176,7 @@ struct Master<'a> {
     receives: JoinHandle<Result<()>>,
 }
 
-/// What has happened until now.
+/// The state at one moment.
 struct Now {
     at: Instant,
     messages: u64,
@@ -190,7 +190,7 @@ impl Master<'_> {
     fn measured(mut self, runtime: Runtime) -> Result<Measured> {
         let measured = if self.task.count > 0 { self.counted() } else { self.timed() };
         let measured = match measured {
-            // It says more.
+            // The error of the task explains more.
             Err(_) if self.receives.is_finished() => Err(runtime.block_on(self.receives)?.err().context("it ended")?),
             measured => measured,
         };
@@ -198,7 +198,7 @@ impl Master<'_> {
         measured
     }
 
-    /// What happens in a window of time.
+    /// Measures the events in a window of time.
     fn timed(&mut self) -> Result<Measured> {
         self.sides.tell(GO)?;
         let workers = self.task.nodes * self.task.workers;
@@ -206,12 +206,12 @@ impl Master<'_> {
         thread::sleep(Duration::from_secs_f64(self.task.warm_up));
         let before = self.now()?;
         thread::sleep(Duration::from_secs_f64(self.task.window));
-        // Of very large messages not even one may have arrived.
+        // Of very large messages, possibly none has arrived yet.
         self.until(|counts| counts.total() > before.messages)?;
         self.since(&before)
     }
 
-    /// What so many messages cost, from quiet to quiet.
+    /// Measures the cost of a number of messages, from one idle time to the next.
     fn counted(&mut self) -> Result<Measured> {
         let messages = self.task.count * (self.task.nodes * self.task.workers) as u64;
         self.sides.tell(GO)?;
@@ -237,7 +237,7 @@ impl Master<'_> {
 
     fn now(&mut self) -> Result<Now> {
         anyhow::ensure!(!self.receives.is_finished(), PonyError::Ended);
-        // These two belong together; the nodes may take a while to answer.
+        // These two belong together; the nodes may take some time to answer.
         let (at, messages) = (Instant::now(), self.counts.total());
         let master = Usage::now()?;
         let carried = CARRIED.load(Ordering::Relaxed);

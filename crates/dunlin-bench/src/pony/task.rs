@@ -1,4 +1,4 @@
-//! What the processes of a run are told: the task, when a worker may send, and where the master counts.
+//! The parameters of a run's processes: the task, when a worker may send, and where the master counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,19 +7,19 @@ use anyhow::Result;
 use clap::Args;
 use tokio::sync::watch;
 
-/// What is run: the arguments of the hidden subcommand.
+/// The task of a run: the arguments of the hidden subcommand.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Task {
     pub(super) who: String,
     #[arg(long)]
     pub(super) nodes: usize,
-    /// At each node. (`--workers` is something else, everywhere in this binary.)
+    /// The workers at each node. (`--workers` has another meaning everywhere else in this binary.)
     #[arg(long = "workers-each", id = "workers-each")]
     pub(super) workers: usize,
     /// Bytes of a message, or of each of its items
     #[arg(long)]
     pub(super) size: usize,
-    /// 0 is a message that is its bytes
+    /// 0 for a message that consists of its bytes
     #[arg(long)]
     pub(super) items: usize,
     /// tokio's workers in each process
@@ -31,11 +31,11 @@ pub(crate) struct Task {
     /// Seconds
     #[arg(long)]
     pub(super) window: f64,
-    /// In place of a window: messages of each worker, and as many to warm up. What they have cost on the wire
-    /// is counted
+    /// Instead of a window: messages of each worker, and as many to warm up. Their cost on the wire is
+    /// counted
     #[arg(long, default_value_t = 0)]
     pub(super) count: u64,
-    /// In a network of its own: what it has carried is counted too
+    /// In a separate network, whose traffic is counted too
     #[arg(long)]
     pub(super) on_link: bool,
     /// Which node this is; 0 is the master
@@ -62,7 +62,7 @@ impl Counts {
         self.0.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// How many workers have been received from.
+    /// How many workers the master has received from.
     pub(super) fn heard(&self) -> usize {
         self.0.iter().filter(|count| count.load(Ordering::Relaxed) > 0).count()
     }
@@ -72,7 +72,7 @@ impl Counts {
 #[derive(Clone)]
 pub(super) struct Gate {
     opened: watch::Receiver<u64>,
-    /// For each time that it is opened.
+    /// The number of messages each time the gate opens.
     messages: u64,
     left: u64,
 }
@@ -94,7 +94,7 @@ impl Gate {
 }
 
 impl Task {
-    /// Bytes that a message is made of.
+    /// Bytes of a message's content.
     pub(super) fn payload(&self) -> usize {
         self.size * self.items.max(1)
     }
@@ -107,7 +107,7 @@ impl Task {
         self.who.starts_with("tokio tcp")
     }
 
-    /// As arguments of this binary.
+    /// The task as arguments of this binary.
     pub(super) fn arguments(&self) -> Vec<String> {
         let numbers = [
             ("--nodes", self.nodes.to_string()),

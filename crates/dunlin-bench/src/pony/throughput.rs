@@ -1,4 +1,4 @@
-//! What a master takes from workers that send as fast as it does.
+//! The throughput of a master whose workers send as fast as it receives.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use super::task::Task;
 use super::{How, at, mean};
 use crate::measure;
 
-/// What is varied.
+/// The varied quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Vary {
@@ -27,17 +27,17 @@ pub(super) enum Vary {
 pub(super) struct Row {
     pub(super) vary: Vary,
     nodes: usize,
-    /// At each node.
+    /// The number of workers at each node.
     workers: usize,
     size: usize,
     who: String,
-    /// Mean of `runs`.
+    /// The mean of `runs`.
     mb_per_second: f64,
     messages_per_second: f64,
     /// Megabytes per second of each round.
     runs: Vec<f64>,
-    /// [What it is compared with](peers), the best of it, and what part of its throughput this is: the median
-    /// over the rounds.
+    /// The best of [its references](peers), and what part of its throughput this participant reaches: the
+    /// median over the rounds.
     vs: Option<String>,
     ratio: Option<f64>,
     #[serde(flatten)]
@@ -47,13 +47,13 @@ pub(super) struct Row {
 const PLAIN: [&str; 2] = [MUX, EACH];
 const SOCKETS: [&str; 4] = [MUX, EACH, ANSWERED, OWNED];
 
-/// From this size on the copy of a message costs more than all else.
+/// From this size on, copying a message costs more than everything else.
 const LARGE: usize = 10_000;
 
-/// What this one is compared with: sockets that do as much for each message.
+/// The references of a participant: sockets that do as much work for each message.
 fn peers(task: &Task) -> &'static [&'static str] {
     let is_socket = SOCKETS.contains(&task.who.as_str());
-    // A name with a policy has it behind a comma.
+    // In a participant's name, its policy follows a comma.
     let is_rendezvous = !task.who.contains(',');
     match task.payload() {
         _ if is_socket => &PLAIN,
@@ -112,7 +112,7 @@ pub(super) fn rows(vary: Vary, how: &How, outcomes: &[(Task, Vec<Measured>)]) ->
     outcomes.iter().map(row).collect()
 }
 
-/// The rows of a sweep; of two for the same, the later one.
+/// The rows of a sweep; if two are for the same point, the later one.
 pub(super) fn of(vary: Vary, rows: &[super::Row]) -> Vec<Row> {
     let mut all: Vec<Row> = Vec::new();
     for row in rows {
@@ -127,7 +127,7 @@ pub(super) fn of(vary: Vary, rows: &[super::Row]) -> Vec<Row> {
 }
 
 impl Row {
-    /// What is varied.
+    /// The varied quantity.
     fn x(&self) -> usize {
         match self.vary {
             Vary::Nodes => self.nodes,

@@ -16,24 +16,24 @@ use crate::dunlin_side::commstime;
 use crate::program::Program;
 use crate::programs::nanoseconds_each;
 
-/// The ping has a pair of nodes, and so a socket, of its own.
+/// The ping has its own pair of nodes, and so its own socket.
 pub(crate) const OWN_SOCKET: &str = "dunlin, own socket";
 /// Ping and transfer are channels between the same two nodes.
 pub(crate) const SAME_SOCKET: &str = "dunlin, same connection";
 pub(super) const REMOTE: [&str; 3] = [OWN_SOCKET, SAME_SOCKET, TCP];
 
-/// Local work, and no node.
+/// Local work without a node.
 pub(crate) const ALONE: &str = "dunlin par";
 pub(crate) const WITH_NODE: &str = "dunlin par, with a node";
 pub(crate) const BESIDE_PING: &str = "dunlin par, beside a remote ping";
-/// No node, and the ping is over a socket of tokio's: what two busy processes more cost by themselves.
+/// Without a node; the ping uses a tokio socket. It shows what two more busy processes cost by themselves.
 pub(crate) const BESIDE_TCP: &str = "dunlin par, beside a tokio tcp ping";
 pub(super) const LOCAL: [&str; 4] = [ALONE, WITH_NODE, BESIDE_PING, BESIDE_TCP];
 
 /// Bytes of a ping.
 const PING: usize = 8;
 
-/// The figure of one of the two: nanoseconds per round trip, or per message of the transfer.
+/// The figure of the ping or of the transfer: nanoseconds per round trip, or per message.
 fn figure(side: &Side, start: Instant, trips: u64) -> Result<f64> {
     ensure!(trips > 0, "the transfer was over before the first ping");
     let events = if side.program == Program::RemoteBeside { trips } else { warm_up(side.n) + side.n };
@@ -125,7 +125,7 @@ fn over_sockets(side: &Side) -> Result<f64> {
     })
 }
 
-/// Commstime in `par!` on the main thread; everything of the node is on the runtime's workers.
+/// Commstime in `par!` on the main thread; the node runs only on the runtime's workers.
 pub(super) fn local(side: &Side) -> Result<f64> {
     let names = names(side)?;
     let (pings, tcp_pings) = (side.who == BESIDE_PING, side.who == BESIDE_TCP);
@@ -133,7 +133,7 @@ pub(super) fn local(side: &Side) -> Result<f64> {
     let (listener, all) = over_tcp::meet(side.leads(), &mut sides, |_| ())?;
     let runtime = Builder::new_multi_thread().worker_threads(side.threads).enable_all().build()?;
     if tcp_pings {
-        // As many as there is time for.
+        // As many as the time allows.
         let (endless, other) = (Side { n: u64::MAX / 2, ..side.clone() }, all[1]);
         let ping = async move { over_tcp::pingpong(&endless, &TcpListener::from_std(listener)?, other).await };
         if !side.leads() {
@@ -160,7 +160,7 @@ pub(super) fn local(side: &Side) -> Result<f64> {
         runtime.spawn(async move {
             let mut ping = Bytes::of(PING);
             loop {
-                // It fails when this process ends.
+                // The send fails when this process ends.
                 let Ok(()) = there.send(ping).await else { return };
                 let Ok(back) = back.recv().await else { return };
                 ping = back;

@@ -1,4 +1,4 @@
-//! TCP that counts the bytes that it carries, in both directions.
+//! A TCP network that counts the bytes that it carries, in both directions.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use dunlin::net::{BoxFuture, Listener, Network, Socket, Tcp};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// In place of [`Tcp`].
+/// Replaces [`Tcp`].
 pub(crate) struct Counted(pub(crate) &'static AtomicU64);
 
 struct CountedSocket {

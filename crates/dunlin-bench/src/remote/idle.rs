@@ -1,7 +1,7 @@
-//! Thousands of connections on which nothing is sent but heartbeats: the processor time that they cost.
+//! Thousands of connections with heartbeats only: the processor time that they cost.
 //!
-//! The leader is what is measured: a node, or a bare loop over epoll that reads what comes and writes a
-//! heartbeat to each socket once a second. The other side has the peers, which do the same to either.
+//! The leader is measured: a node, or a bare epoll loop that reads what arrives and writes a heartbeat to
+//! each socket once a second. The other side runs the peers, which behave the same towards both.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,13 @@ use dunlin_proto::wire::Frame;
 use super::sides::Sides;
 use super::{Side, on_workers};
 
-/// What the others are compared with.
+/// The reference of the others.
 pub(crate) const EPOLL: &str = "epoll";
 pub(crate) const NODE: &str = "dunlin";
 
 pub(super) const ALL: [&str; 2] = [EPOLL, NODE];
 
-/// How long it is measured, and how long all is idle before.
+/// The length of the measurement, and the idle time before it.
 const MEASURED: Duration = Duration::from_secs(10);
 const SETTLES: Duration = Duration::from_secs(3);
 
@@ -40,7 +40,8 @@ pub(super) fn run(side: &Side) -> Result<f64> {
             on_workers(threads, async move {
                 let node = Node::builder().app(APPLICATION).names("memory:idle").listen("127.0.0.1:0").join().await?;
                 sides.meet(true, &node.addresses()[0], |_| {})?;
-                // All are there. Meanwhile the node needs this worker.
+                // All peers have connected. While the leader waits for their report, the node needs this
+                // worker.
                 tokio::task::block_in_place(|| sides.hear())?;
                 ensure!(node.peers().len() as u64 == n, "{} of {n} peers are there", node.peers().len());
                 tokio::time::sleep(SETTLES).await;
@@ -109,7 +110,7 @@ fn peers(side: &Side, mut sides: Sides) -> Result<f64> {
                 }
             });
         }
-        // The last has been confirmed when the leader has read so far.
+        // Gives the leader time to read enough to confirm the last peer.
         tokio::time::sleep(Duration::from_secs(1)).await;
         println!("all are there");
         std::future::pending().await
@@ -126,7 +127,7 @@ mod epoll {
 
     use super::*;
 
-    /// So many times in a second it writes heartbeats, to as many sockets each time.
+    /// How many times in a second it writes heartbeats, to the same number of sockets each time.
     const TURNS: usize = 100;
 
     pub(super) fn serve(side: &Side, sides: &mut Sides) -> Result<f64> {

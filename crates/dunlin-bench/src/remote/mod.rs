@@ -1,12 +1,12 @@
-//! Programs whose processes are in several processes of the operating system, which speak over loopback TCP.
+//! Programs whose processes are in several OS processes, which communicate over loopback TCP.
 //!
-//! The hidden subcommand `side` runs one participant: as the leader it starts the other sides, this binary
-//! again ([`sides`]), measures, and prints its figure. All participants have the same runtime, with as many
-//! workers, and as many processes of the system.
+//! The hidden subcommand `side` runs one participant. As the leader it starts the other sides, which are this
+//! binary too ([`sides`]), measures, and prints its figure. All participants have the same runtime, with the
+//! same number of workers, and the same number of OS processes.
 //!
 //! - [`programs`]: what the sides do, for those that have channels;
-//! - [`over_dunlin`], [`over_remoc`]: their channels; [`over_tcp`]: the sockets that they are compared with;
-//! - [`idle`]: connections on which nothing is sent;
+//! - [`over_dunlin`], [`over_remoc`]: their channels; [`over_tcp`]: the sockets that are their reference;
+//! - [`idle`]: connections with heartbeats only;
 //! - [`beside`]: a ping beside a transfer, and local work beside a ping; [`counted`]: the bytes on the wire.
 
 mod beside;
@@ -40,9 +40,9 @@ pub(crate) use idle::{EPOLL, NODE};
 pub(crate) use over_dunlin::{BYTES, FIFO, RENDEZVOUS};
 pub(crate) use sides::free_port;
 
-/// Sockets of tokio's with nothing around the bytes but their length: what the others are compared with.
+/// tokio sockets that add only the length to the bytes: the reference of the others.
 pub(crate) const TCP: &str = "tokio tcp";
-/// The same, and each message is answered by one byte, as a rendezvous has to be.
+/// The same, with an answer of one byte to each message, as a rendezvous requires.
 pub(crate) const TCP_ACKED: &str = "tokio tcp, acked";
 
 /// The arguments of the hidden subcommand.
@@ -54,7 +54,7 @@ pub(crate) struct Side {
     /// Bytes of each message
     size: usize,
     threads: usize,
-    /// Which side this is; the leader starts the others, with what they have to know
+    /// Which side this is; the leader starts the others, and passes them what they need
     #[arg(long, default_value_t = 0)]
     role: usize,
     #[arg(long, default_value = "")]
@@ -71,7 +71,7 @@ impl Side {
 pub(crate) fn run(side: &Side) -> anyhow::Result<()> {
     let figure = figure(side);
     if !side.leads() {
-        // What ends with the leader has not failed: its end is noticed at the same time.
+        // A side that ends with the leader has not failed: it notices the leader's end at the same time.
         thread::sleep(Duration::from_millis(200));
     }
     let figure = figure?;
@@ -109,7 +109,7 @@ pub(crate) fn on_workers<T: Send + 'static>(
     result
 }
 
-/// All participants of `bench`, the one that they are compared with first.
+/// All participants of `bench`, with the reference first.
 pub(crate) fn participants(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow::Result<Vec<Participant>> {
     let this_binary = env::current_exe().context("cannot find this binary")?;
     let side = |who: &'static str, workers: usize| {

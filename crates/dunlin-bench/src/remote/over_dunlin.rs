@@ -16,13 +16,13 @@ use super::{Side, TCP, TCP_ACKED, on_workers};
 use crate::program::Program;
 use crate::programs::nanoseconds_each;
 
-/// Rendezvous, of [`Bytes`].
+/// A rendezvous of [`Bytes`].
 pub(crate) const BYTES: &str = "dunlin Bytes";
-/// Rendezvous, of numbers.
+/// A rendezvous of numbers.
 const CHANNEL: &str = "dunlin";
-/// On credits.
+/// A buffered channel, with credits.
 pub(crate) const FIFO: &str = "dunlin fifo(16) Bytes";
-/// One after the other.
+/// Rendezvous, one message at a time.
 pub(crate) const RENDEZVOUS: &str = "dunlin rendezvous Bytes";
 
 const STRUCT: &str = "dunlin struct";
@@ -63,12 +63,12 @@ impl<M: Portable> Rx<M> for Shared<Receiver<M>> {
     }
 }
 
-/// Joins an application of this run's own.
+/// Joins an application that only this run uses.
 pub(crate) async fn join(names: &str) -> Result<Node> {
     Ok(Node::builder().app("dunlin-bench").names(names).join().await?)
 }
 
-/// Where this run's name service is: where no other process has one.
+/// The address of this run's name service, which no other process uses.
 pub(super) fn names(side: &Side) -> Result<String> {
     Ok(if side.leads() { format!("127.0.0.1:{}", free_port()?) } else { side.names.clone() })
 }
@@ -106,7 +106,7 @@ fn run_with<M: Message + Portable>(side: &Side) -> Result<f64> {
             Program::RemoteCommstime => commstime(&side, &node).await.map(|time| nanoseconds_each(time, 4 * side.n)),
             program => bail!("there is no {program} over nodes"),
         };
-        // Not before: an end that goes takes its channel with it.
+        // Not before: an end that is dropped would take its channel with it.
         drop(node);
         figure
     })
@@ -142,7 +142,7 @@ async fn throughput<M: Message + Portable>(side: &Side, node: &Node) -> Result<D
     Ok(Duration::ZERO)
 }
 
-/// What all bytes in both directions are more than the messages, in percent of these. Handshakes, names and
+/// The bytes in both directions that exceed the messages, in percent of the messages. Handshakes, names and
 /// heartbeats count.
 async fn overhead<M: Message + Portable>(side: &Side, node: &Node) -> Result<f64> {
     throughput::<M>(side, node).await?;

@@ -1,4 +1,4 @@
-//! Channels over a link of their own (feature `link`), with no names and one socket.
+//! Channels over their own link (feature `link`), without names, on one socket.
 
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,7 @@ pub(super) fn run(side: &Side) -> Result<f64> {
     })
 }
 
-/// It takes a second to encode.
+/// A value that takes a second to encode.
 struct Slow;
 
 const SLOW: Duration = Duration::from_secs(1);
@@ -61,10 +61,10 @@ impl<'de> Deserialize<'de> for Slow {
     }
 }
 
-/// So many pings, about one in a millisecond, so that they take as long as the value.
+/// The number of pings, at about one in a millisecond, so that they take as long as the value.
 const PINGS: usize = 1_000;
 
-/// Prints how long round trips take on two workers, and how long while one of them encodes a value for the
+/// Prints the time of round trips on two workers, and their time while one worker encodes a value for the
 /// same connection.
 pub(crate) fn slow(rounds: u32) -> Result<()> {
     let workers = |n| Builder::new_multi_thread().worker_threads(n).enable_all().build();

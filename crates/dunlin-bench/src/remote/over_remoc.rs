@@ -1,5 +1,5 @@
-//! remoc: its base channel over a socket, which is the least that its remote channels can be. A send returns
-//! when its message is on the way.
+//! remoc: its base channel over a socket, the minimum of its remote channels. A send returns when its message
+//! is in flight.
 
 use std::net::SocketAddr;
 
@@ -49,8 +49,7 @@ async fn accept<There: RemoteSend, Back: RemoteSend>(
     channels(listener.accept().await?.0).await
 }
 
-/// Both ends of a channel over a socket of its own. What is not used of the socket's two channels is kept all
-/// the same.
+/// Both ends of a channel over its own socket. The unused halves of the socket's two channels are kept too.
 pub(crate) async fn pair(listener: &TcpListener) -> Result<(base::Sender<u64>, Kept)> {
     let address = listener.local_addr()?;
     let (dialled, accepted) = tokio::try_join!(dial::<u64, u64>(address), accept::<u64, u64>(listener))?;
@@ -58,7 +57,7 @@ pub(crate) async fn pair(listener: &TcpListener) -> Result<(base::Sender<u64>, K
     Ok((tx, Kept { rx, _unused: (unused, unused_too) }))
 }
 
-/// A receiver, and what has to live as long.
+/// A receiver, and the ends that have to live as long.
 pub(crate) struct Kept {
     rx: base::Receiver<u64>,
     _unused: (base::Receiver<u64>, base::Sender<u64>),
@@ -112,8 +111,8 @@ fn run_with<M: Message + RemoteSend>(side: &Side) -> Result<f64> {
     })
 }
 
-/// The sides are consumer, prefix, delta, successor. What is not used of a socket's two channels is kept all
-/// the same.
+/// The sides are consumer, prefix, delta, successor. The unused halves of a socket's two channels are kept
+/// too.
 async fn commstime(side: &Side, listener: &TcpListener, all: &[SocketAddr]) -> Result<f64> {
     let input = || accept::<u64, u64>(listener);
     let output = |role: usize| dial::<u64, u64>(all[role]);

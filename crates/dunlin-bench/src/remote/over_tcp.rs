@@ -1,6 +1,6 @@
-//! Sockets of tokio's, with `TCP_NODELAY`: a message is its length in four bytes and then its bytes. Buffers
-//! are used again, a message is written in one piece, and read together with the next one's length: one call
-//! to the kernel each, where the kernel allows it.
+//! tokio sockets, with `TCP_NODELAY`: a message is its length in four bytes and then its bytes. Buffers are
+//! reused. A message is written in one piece, and read together with the length of the next one: one call to
+//! the kernel each, where the kernel allows it.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -18,10 +18,10 @@ use crate::programs::nanoseconds_each;
 
 pub(crate) const LENGTH: usize = 4;
 
-/// Messages that arrive.
+/// The receiving direction of a socket.
 pub(crate) struct Input {
     stream: OwnedReadHalf,
-    /// Where each message is answered by a byte.
+    /// If set, each message is answered with a byte.
     answers: Option<OwnedWriteHalf>,
     buffer: Vec<u8>,
     start: usize,
@@ -33,13 +33,13 @@ impl Input {
         Self { stream, answers: None, buffer: vec![0; LENGTH + size_max + LENGTH], start: 0, end: 0 }
     }
 
-    /// Reads up to so many bytes at once, if a message has fewer.
+    /// Reads up to this many bytes at once, if a message has fewer.
     pub(crate) fn reading_ahead(mut self, bytes: usize) -> Self {
         self.buffer.resize(self.buffer.len().max(bytes), 0);
         self
     }
 
-    /// The next message, as it was sent: with its length.
+    /// The next message as it was sent, with its length.
     pub(crate) async fn next(&mut self) -> Result<&[u8]> {
         loop {
             let arrived = &self.buffer[self.start..self.end];
@@ -65,14 +65,14 @@ impl Input {
     }
 }
 
-/// Messages that leave.
+/// The sending direction of a socket.
 pub(crate) struct Output {
     stream: OwnedWriteHalf,
     answers: Option<OwnedReadHalf>,
 }
 
 impl Output {
-    /// Of a message with its length.
+    /// Sends a message that includes its length.
     pub(crate) async fn send(&mut self, message: &[u8]) -> Result<()> {
         self.stream.write_all(message).await?;
         if let Some(answers) = &mut self.answers {
@@ -110,7 +110,7 @@ pub(crate) fn both_ways(stream: TcpStream, size_max: usize) -> Result<(Input, Ou
     Ok((Input::new(read, size_max), Output { stream: write, answers: None }))
 }
 
-/// A socket that is used in this direction only, but for the answers.
+/// A socket that is used only in this direction, except for the answers.
 pub(crate) async fn input(listener: &TcpListener, size_max: usize, acked: bool) -> Result<Input> {
     let (stream, _) = listener.accept().await?;
     let (mut input, output) = both_ways(stream, size_max)?;
@@ -124,7 +124,7 @@ pub(crate) async fn output(to: SocketAddr, acked: bool) -> Result<Output> {
     Ok(output)
 }
 
-/// Where all sides listen, and the listener here.
+/// The addresses of all sides, and the listener of this one.
 pub(crate) fn meet(
     leads: bool,
     sides: &mut Sides,

@@ -1,4 +1,4 @@
-//! What the sides do, written once for all that have channels.
+//! The processes of the sides, written once for all participants with channels.
 
 use std::time::{Duration, Instant};
 
@@ -14,9 +14,9 @@ pub(crate) trait Rx<M> {
     fn recv(&mut self) -> impl Future<Output = Result<M>> + Send;
 }
 
-/// What is sent.
+/// The type of the messages.
 pub(crate) trait Message: Clone + Send + Sync + 'static {
-    /// With so many bytes in it.
+    /// A message with this many bytes.
     fn of(size: usize) -> Self;
     fn size(&self) -> usize;
 }
@@ -41,7 +41,7 @@ impl Message for Vec<u8> {
     }
 }
 
-/// A struct as programs have them: some fields, and bytes in one of them.
+/// A typical struct: some fields, one of them with bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
     number: u64,
@@ -59,7 +59,7 @@ impl Message for Record {
     }
 }
 
-/// So many go before those that are measured: connections are made when they are first needed.
+/// The number of messages before the measured ones: connections are opened when they are first needed.
 pub(crate) fn warm_up(n: u64) -> u64 {
     n / 10 + 1
 }
@@ -84,7 +84,7 @@ pub(crate) async fn ping<M: Message>(
     Ok(start.elapsed())
 }
 
-/// Sends back what it receives, without end.
+/// Returns each message that it receives, without end.
 pub(crate) async fn pong<M>(mut input: impl Rx<M>, mut output: impl Tx<M>) -> Result<()> {
     loop {
         output.send(input.recv().await?).await?;
@@ -119,11 +119,11 @@ pub(crate) async fn sink<M: Message>(mut input: impl Rx<M>, mut done: impl Tx<u6
         }
         done.send(count).await?;
     }
-    // A process that ended now would end its connection with what it has just sent.
+    // If this process ended now, its connection would end with the message that it has just sent.
     std::future::pending().await
 }
 
-/// Sends a zero, then passes on what it receives.
+/// Sends a zero, then forwards the values that it receives.
 pub(crate) async fn prefix(mut input: impl Rx<u64>, mut output: impl Tx<u64>) -> Result<()> {
     output.send(0).await?;
     loop {
@@ -131,7 +131,7 @@ pub(crate) async fn prefix(mut input: impl Rx<u64>, mut output: impl Tx<u64>) ->
     }
 }
 
-/// Sends what it receives to both outputs, one after the other.
+/// Sends each received value to both outputs, one after the other.
 pub(crate) async fn delta(mut input: impl Rx<u64>, mut first: impl Tx<u64>, mut second: impl Tx<u64>) -> Result<()> {
     loop {
         let value = input.recv().await?;
@@ -140,7 +140,7 @@ pub(crate) async fn delta(mut input: impl Rx<u64>, mut first: impl Tx<u64>, mut 
     }
 }
 
-/// Sends one more than it receives.
+/// Sends each received value plus one.
 pub(crate) async fn successor(mut input: impl Rx<u64>, mut output: impl Tx<u64>) -> Result<()> {
     loop {
         output.send(input.recv().await? + 1).await?;

@@ -1,5 +1,5 @@
-//! The sides of a remote program: the leader starts the others, and tells all where the others are. They end
-//! with it.
+//! The sides of a remote program: the leader starts the others, and sends each side the addresses of all. The
+//! other sides end with the leader.
 
 use std::env;
 use std::io::{BufRead, BufReader, Write, stdin};
@@ -9,14 +9,14 @@ use std::thread;
 
 use anyhow::Context;
 
-/// The other sides, as the leader has them.
+/// The other sides, as seen by the leader.
 pub(crate) struct Sides {
     children: Vec<(Child, BufReader<ChildStdout>)>,
 }
 
 impl Sides {
-    /// Starts sides 1 to `count` - 1 of a program, if this is the leader: by its own arguments, and `--role`
-    /// and `--names`.
+    /// Starts sides 1 to `count` - 1 of a program, if this is the leader: with the leader's own arguments,
+    /// and `--role` and `--names`.
     pub(crate) fn start(leads: bool, count: usize, names: &str) -> anyhow::Result<Self> {
         let this_binary = env::current_exe().context("cannot find this binary")?;
         let mut children = Vec::new();
@@ -33,9 +33,9 @@ impl Sides {
         Ok(Self { children })
     }
 
-    /// Tells the others where this side is, and returns where all are, the leader first. Waits for all of
-    /// them. At a side that does not lead, `told` is called with each line that the leader
-    /// [tells](Self::tell) it later.
+    /// Sends the address of this side to the others, and returns the addresses of all, the leader first.
+    /// Waits for all sides. At a side that does not lead, it calls `told` with each line that the leader
+    /// [sends](Self::tell) later.
     pub(crate) fn meet(
         &mut self,
         leads: bool,
@@ -53,13 +53,13 @@ impl Sides {
         stdin().read_line(&mut line).context("the leader says nothing")?;
         thread::spawn(move || {
             stdin().lines().map_while(Result::ok).for_each(|line| told(&line));
-            // Nothing more comes: it ends when the leader does, however that ends.
+            // The input ends with the leader, however the leader ends.
             exit(0);
         });
         Ok(line.split_whitespace().map(str::to_owned).collect())
     }
 
-    /// Says a line to all the others.
+    /// Sends a line to all other sides.
     pub(crate) fn tell(&mut self, line: &str) -> anyhow::Result<()> {
         for (child, _) in &mut self.children {
             writeln!(child.stdin.as_mut().context("the side has no standard input")?, "{line}")?;
@@ -67,7 +67,7 @@ impl Sides {
         Ok(())
     }
 
-    /// A line from each of the others.
+    /// Receives a line from each of the other sides.
     pub(crate) fn hear(&mut self) -> anyhow::Result<Vec<String>> {
         let hear = |(_, stdout): &mut (Child, BufReader<ChildStdout>)| {
             let mut line = String::new();
@@ -83,7 +83,7 @@ impl Drop for Sides {
     fn drop(&mut self) {
         for (child, _) in &mut self.children {
             drop(child.stdin.take());
-            // It has ended, or will without being waited for.
+            // The side has ended, or will end by itself.
             let _ = child.wait();
         }
     }

@@ -1,4 +1,4 @@
-//! Connections on which nothing is sent: the memory of each, and what they cost the others.
+//! Idle connections: the memory of each, and what they cost the others.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -37,7 +37,7 @@ pub(super) fn run(idle: &Idle, common: &Common) -> Result<()> {
         with.push(load(&server, shape(), requests, 1)?.p99_us);
         without.push(load(&other, shape(), requests, 1)?.p99_us);
     }
-    // All of them are still there.
+    // Checks that all of them are still open.
     for mut connection in connections {
         get(&mut connection)?;
     }
@@ -56,7 +56,7 @@ pub(super) fn run(idle: &Idle, common: &Common) -> Result<()> {
     Ok(())
 }
 
-/// A connection that has had a request.
+/// A connection after its first request.
 fn open(address: &str) -> Result<TcpStream> {
     let mut connection = TcpStream::connect(address)?;
     get(&mut connection)?;

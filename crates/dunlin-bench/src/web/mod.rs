@@ -1,11 +1,11 @@
 //! The example `webserver` beside nginx and Apache: requests per second, latencies and processor time.
 //!
-//! The server runs on one core and the load generator on another. Each round runs every server, so that the
-//! figures of a round have the same load of the machine, and ratios are of the same round.
+//! The server runs on one core and the load generator on another. Each round runs every server, so the load
+//! of the machine is the same for all figures of a round, and a ratio compares figures of the same round.
 //!
 //! - [`mod@run`]: cases, rounds and tables; [`peers`]: how each server is started; [`process`]: processor
 //!   time and memory of a server's processes; [`mod@side`]: the hidden subcommand, which serves or generates
-//!   load; [`mod@idle`]: connections on which nothing is sent.
+//!   load; [`mod@idle`]: idle connections.
 
 #[cfg(target_os = "linux")]
 #[path = "../../../../examples/ob/histogram.rs"]
@@ -35,7 +35,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-/// What is measured.
+/// Options of the bench.
 #[derive(Args)]
 pub(crate) struct Web {
     /// Seconds of each run [default: 1, with --quick 0.3]
@@ -61,10 +61,10 @@ pub(crate) struct Web {
     load_core: usize,
 }
 
-/// Connections on which nothing is sent.
+/// Options of the bench of idle connections.
 #[derive(Args)]
 pub(crate) struct Idle {
-    /// How many
+    /// The number of connections
     #[arg(long, default_value_t = 10_000)]
     connections: usize,
 }
@@ -99,7 +99,7 @@ enum Role {
     },
 }
 
-/// What all subcommands have.
+/// Options that all subcommands share.
 pub(crate) struct Common {
     pub(crate) json: bool,
     pub(crate) rounds: Option<u32>,

@@ -1,5 +1,5 @@
-//! The servers: each is started on a core, at a port of its own, with an access log and connections that may
-//! be kept for any number of requests.
+//! The servers. Each is started on a core, at its own port, with an access log and connections that may be
+//! kept for any number of requests.
 
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
@@ -57,15 +57,15 @@ impl Kind {
     }
 }
 
-/// Where a program is.
+/// The path of a program.
 pub(super) fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    // Servers are not on everybody's path.
+    // Servers are not on every user's path.
     let folders = env::split_paths(&path).chain(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
     folders.map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// A server that runs until this is dropped.
+/// A server that runs until it is dropped.
 pub(super) struct Running {
     pub(super) kind: Kind,
     pub(super) address: String,
@@ -73,8 +73,8 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts a server in its own folder of `scratch`, which has the files in `root`. Without the program it
-    /// is skipped: `None`.
+    /// Starts a server in its own folder of `scratch`, which has the files in `root`. Returns `None`, to skip
+    /// it, if the program is not installed.
     pub(super) fn start(kind: Kind, core: usize, scratch: &Path) -> Result<Option<Self>> {
         let program = match kind.program() {
             None => env::current_exe().context("cannot find this binary")?,
@@ -100,7 +100,7 @@ impl Running {
             BufReader::new(stdout).read_line(&mut address)?;
             return Ok(Some(Self { kind, address: address.trim().to_owned(), child }));
         }
-        // Free a moment ago. Neither server tells which port it has taken.
+        // The port was free a moment ago. Neither server reports which port it has taken.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let file = folder.join("conf");
         match kind {
@@ -130,7 +130,7 @@ impl Running {
                 bail!("{} ended with {status} before it listened", self.kind.name());
             }
             ensure!(begin.elapsed() < Duration::from_secs(20), "{} does not listen", self.kind.name());
-            // No peer says that it listens.
+            // The peers do not report that they listen.
             thread::sleep(Duration::from_millis(20));
         }
         Ok(())
@@ -143,7 +143,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A server that leaves its children behind would disturb what is measured next.
+        // A server that left its children running would disturb the next measurement.
         let all = process::pids(self.pid()).unwrap_or_default();
         for pid in all {
             let _ = kill(Pid::from_raw(pid as i32), Signal::SIGKILL);

@@ -1,17 +1,17 @@
-//! What a server and its processes use.
+//! The processor time and memory of a server and its processes.
 
 use std::collections::HashMap;
 use std::fs;
 
 use anyhow::{Context, Result};
 
-/// Of `/proc`: the same on all machines.
+/// The unit of `/proc`: the same on all machines.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 struct Process {
     pid: u32,
     parent: u32,
-    /// Of the process, and of its children that have ended.
+    /// The ticks of the process, and of its children that have ended.
     ticks: u64,
 }
 
@@ -31,7 +31,7 @@ fn below(root: u32) -> Result<Vec<Process>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        // It may have ended meanwhile.
+        // The process may have ended meanwhile.
         let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
         let process = read_stat(pid, &text).with_context(|| format!("reading {text:?}"))?;
         if pid == root {
@@ -49,7 +49,7 @@ fn below(root: u32) -> Result<Vec<Process>> {
 }
 
 fn read_stat(pid: u32, text: &str) -> Option<Process> {
-    // The name may contain anything.
+    // The name may contain any characters.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = fields.get(11..15)?.iter().map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()?;
     Some(Process { pid, parent: fields.get(1)?.parse().ok()?, ticks })

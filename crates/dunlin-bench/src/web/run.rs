@@ -39,7 +39,7 @@ struct Row {
     failed: u64,
 }
 
-/// For Ctrl-C, which would leave them behind.
+/// The running servers, so that Ctrl-C does not leave them running.
 static SERVERS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
 pub(super) fn run(web: &Web, common: &Common) -> Result<()> {
@@ -67,7 +67,7 @@ pub(super) fn run(web: &Web, common: &Common) -> Result<()> {
     let mut servers = Vec::new();
     for kind in peers::ALL {
         let is_wanted = web.only.is_empty() || web.only.iter().any(|part| kind.name().contains(part));
-        // What the others are compared with.
+        // The reference of the others.
         if kind == (Kind::Dunlin { farm: false }) || is_wanted {
             servers.extend(Running::start(kind, web.server_core, scratch.path())?);
         }
@@ -93,7 +93,7 @@ pub(super) fn run(web: &Web, common: &Common) -> Result<()> {
 fn measure(servers: &[Running], case: Case, rounds: u32, web: &Web, common: &Common) -> Result<Vec<Row>> {
     let seconds = web.seconds.unwrap_or(if common.quick { 0.3 } else { 1.0 });
     let mut samples: Vec<Vec<Load>> = vec![Vec::new(); servers.len()];
-    // Also warms up, and opens what a cache keeps open.
+    // This also warms up, and opens the files that a cache keeps open.
     let mut requests = Vec::new();
     for server in servers {
         // In the farm each kept connection holds a reader.
@@ -106,8 +106,8 @@ fn measure(servers: &[Running], case: Case, rounds: u32, web: &Web, common: &Com
         let load = load(server, case, first, web.load_core)?;
         requests.push(((load.per_second * seconds) as u64).max(first));
     }
-    // Over all rounds, since the time of a child is known to 10 ms, and exactly once its parent has reaped
-    // it. A server that is not in its turn uses next to none.
+    // Over all rounds, since the processor time of a child is accurate to 10 ms, and exact only once its
+    // parent has reaped it. A server uses almost none while another one is measured.
     let spent = || servers.iter().map(|server| process::cpu(server.pid())).collect::<Result<Vec<f64>>>();
     let before = spent()?;
     for _ in 0..rounds {
@@ -170,7 +170,7 @@ pub(super) fn load(server: &Running, case_of: impl Into<Shape>, requests: u64, c
     Ok(load)
 }
 
-/// What the requests of a run have in common.
+/// The properties that the requests of a run share.
 pub(super) struct Shape {
     pub(super) size: u64,
     pub(super) in_flight: usize,
@@ -218,7 +218,7 @@ fn print(case: Case, rows: &[Row], common: &Common) -> Result<()> {
     Ok(())
 }
 
-/// The same by another generator, in one case: ten kept connections.
+/// The same with another generator, in one case: ten kept connections.
 fn wrk(servers: &[Running], sizes: &[u64], web: &Web, common: &Common) -> Result<()> {
     let Some(wrk) = peers::find("wrk") else {
         eprintln!("wrk is skipped, since it is not installed: apt-get install -y wrk");
@@ -251,7 +251,7 @@ pub(super) fn load_average() -> String {
     fs::read_to_string("/proc/loadavg").unwrap_or_default().trim().to_owned()
 }
 
-/// A folder that all servers may read, and that goes with this.
+/// A folder that all servers may read, removed on drop.
 pub(super) struct Scratch(std::path::PathBuf);
 
 impl Scratch {

@@ -11,14 +11,14 @@ use super::webserver::farm::NUMBERS;
 use super::webserver::limits::Limits;
 use super::webserver::server::{Server, Settings};
 
-/// What a load generator prints.
+/// The output of a load generator.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Load {
     pub(super) per_second: f64,
     pub(super) p50_us: f64,
     pub(super) p99_us: f64,
     pub(super) responses: u64,
-    /// Without a whole response, or with another status than 2xx.
+    /// Requests without a whole response, or with a status other than 2xx.
     pub(super) failed: u64,
     pub(super) why: Option<String>,
 }
@@ -65,7 +65,7 @@ pub(super) fn run(role: &Role) -> Result<()> {
     }
 }
 
-/// Each connection is a file.
+/// Raises the limit of open files, since each connection is a file.
 pub(super) fn raise_open_files() -> Result<()> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
