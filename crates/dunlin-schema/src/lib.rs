@@ -47,7 +47,7 @@
 //! let difference = compare(&before, &after, receives).unwrap_err();
 //! assert_eq!(difference.to_string(), "`Order.count`: u32 there, u16 here");
 //!
-//! Schemas are exchanged as bytes.
+//! // Schemas are exchanged as bytes.
 //! let bytes = after.encode()?;
 //! assert_eq!(Schema::decode(&bytes)?, Some(after));
 //! # Ok::<(), dunlin_schema::SchemaError>(())

@@ -115,7 +115,7 @@ impl Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum After {
     Close,
-    /// A response to an HTTP/1.0 client must name it.
+    /// A response to an HTTP/1.0 client must declare it.
     KeepAlive {
         is_1_1: bool,
     },
