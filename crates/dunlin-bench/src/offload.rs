@@ -34,7 +34,7 @@ pub(crate) const BESIDE: &str = "beside 256 calls that block";
 
 const CALLS: usize = 256;
 
-/// Runs one participant and gives its figure.
+/// Runs one participant and returns its figure.
 pub(crate) fn run(one: &One) -> Result<f64> {
     let (who, n, size) = (one.who.clone(), one.n, one.size);
     match one.program {

@@ -263,8 +263,8 @@ pub fn test(arguments: TokenStream, function: TokenStream) -> TokenStream {
 ///   channel's policy: at one of its ends.
 /// - `#[client("name")]`, `#[server("name")]`: a face of a bundle, or an end of a `Call`; a `Shared` one
 ///   together with others.
-/// - The word `portable` after the name allows the scope's rule to give the name to a node: `#[sender("name",
-///   portable)]`.
+/// - The word `portable` after the name, as in `#[sender("name", portable)]`: the scope's rule may give the
+///   name to a node.
 /// - `#[scope]`: the scope that forked the process, for a process that forks others.
 ///
 /// A name is an expression that evaluates to a string, and may use the arguments:
