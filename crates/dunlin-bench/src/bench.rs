@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn without_go_a_relative_goal_is_not_judged() {
+    fn relative_goal_without_reference_is_not_judged() {
         assert_eq!(Goal::OneOverOfGo(4.0).reached(1.0, None), None);
     }
 }

@@ -339,13 +339,13 @@ mod tests {
     }
 
     #[test]
-    fn a_build_with_another_profile_is_known() {
+    fn is_measured_accepts_only_the_measured_profile() {
         assert!(is_measured(Path::new("target/measured/dunlin-bench")));
         assert!(!is_measured(Path::new("measured/release/dunlin-bench")));
     }
 
     #[test]
-    fn no_rounds_are_refused() {
+    fn zero_rounds_are_refused() {
         assert!(Args::try_parse_from(["", "commstime", "--rounds", "0"]).is_err());
     }
 }

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_shrank_counts_as_none() {
+    fn bytes_each_is_zero_when_memory_shrank() {
         assert_eq!(bytes_each(100, 1100, 10), 100.0);
         assert_eq!(bytes_each(100, 50, 10), 0.0);
     }

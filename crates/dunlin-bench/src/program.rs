@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_program_is_shown_as_it_is_parsed() {
+    fn program_names_round_trip_through_the_parser() {
         for program in Program::value_variants() {
             assert_eq!(Program::from_str(&program.to_string(), false).as_ref(), Ok(program));
         }

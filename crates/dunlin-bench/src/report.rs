@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn each_row_is_compared_with_go_of_as_many_workers() {
+    fn rows_compare_with_go_at_the_same_worker_count() {
         let rows = commstime(&[
             outcome(GO, 1, &[100.0]),
             outcome(GO, 2, &[400.0]),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn only_much_less_is_written_as_a_fraction() {
+    fn only_small_ratios_are_shown_as_fractions() {
         assert_eq!(of(0.147, "go"), "1/6.8 of go");
         assert_eq!(of(0.93, "go"), "0.93 of go");
         assert_eq!(of(1.26, "tokio tcp"), "1.26 of tokio tcp");

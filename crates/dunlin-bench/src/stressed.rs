@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fair_choice_is_fair_by_the_log() {
+    fn judge_accepts_a_fair_choice() {
         for shape in [SMALL, LARGE] {
             // Without an alternative, fairness cannot be judged.
             assert!(judged(How::Par, 1, shape, Events::fair).unwrap() > 0);
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_of_channels_and_of_writers() {
+    fn shares_cover_channels_and_writers() {
         let text = shares(Shape { channels: 2, writers: 2 }, &[10, 20, 30, 40]);
         assert_eq!(text, "a channel had 30.000 to 70.000 % of the events, a writer 10.000 to 40.000 %");
     }

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::Value;
 
 #[test]
-fn a_claim_that_stays_costs_no_message_and_one_that_is_handed_over_does() {
+fn claim_costs_messages_only_when_it_changes_nodes() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin-bench"));
     let output = command
         .args(["claims", "--quick", "--json", "--rounds", "1", "--workers", "1"])

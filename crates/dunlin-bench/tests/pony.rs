@@ -69,7 +69,7 @@ fn throughput_rows_have_consistent_rates_and_baselines() {
 }
 
 #[test]
-fn all_of_many_workers_at_one_node_are_received() {
+fn master_receives_from_sixty_workers_at_one_node() {
     assert_eq!(shortly(&["throughput", "--vary", "workers", "--at", "60"]).len(), 6);
 }
 
@@ -123,7 +123,7 @@ fn dunlin_overhead_at_100_kilobytes_stays_within_goal() {
 }
 
 #[test]
-fn processor_time_is_that_of_both_sides() {
+fn processor_time_is_the_sum_of_both_sides() {
     let svg = folder("cpu").join("cpu.svg");
     let rows = shortly(&["cpu", "--vary", "items", "--at", "10", "--svg", svg.to_str().expect("it is text")]);
     assert_eq!(who(&rows), ["tokio tcp, acked", "dunlin"].repeat(3));
@@ -167,7 +167,7 @@ fn plot_uses_last_of_duplicate_rows_and_refuses_other_benchmarks() {
 
 /// Output that cannot be written is an error; a closed pipe is not.
 #[test]
-fn output_goes_where_it_can() {
+fn pony_reports_unwritable_output_and_accepts_a_closed_pipe() {
     let folder = folder("full");
     let rows = folder.join("rows.jsonl");
     let shortly = ["--quick", "--warm-up", "0.05", "--window", "0.05"];

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_out_of_order_do_no_harm() {
+    fn profile_accepts_stamps_out_of_order() {
         let text = format!("dunlin profile 1\ndropped 0\n{0} finish 1 3\n5 trigger 1 3\n{0} dispatch 1\n", u64::MAX);
         let profile = Profile::read(&text).unwrap();
         assert!(profile.summary(Span::DispatchToTrigger).is_none());

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_above_its_slack_is_named_with_its_bound() {
+    fn complaint_names_the_figure_and_its_bound() {
         let above = figure(Kind::Instructions, 306.5);
         let complaint = recorded().judge(&above).complaint(&above).unwrap();
         assert!(
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn one_byte_more_is_above_a_bound_of_none() {
+    fn one_byte_exceeds_a_bound_of_zero() {
         let above = figure(Kind::Bytes, 1.0);
         assert!(recorded().judge(&above).complaint(&above).is_some());
     }

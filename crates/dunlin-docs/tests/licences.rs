@@ -23,7 +23,7 @@ fn complaint(licence: Option<&str>) -> Option<String> {
 }
 
 #[test]
-fn every_dependency_may_be_used() {
+fn every_dependency_has_an_allowed_licence() {
     let metadata = MetadataCommand::new()
         .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"))
         .features(CargoOpt::AllFeatures)

@@ -61,7 +61,7 @@ fn tests_that_documents_name_exist() {
 }
 
 #[test]
-fn links_between_documents_lead_somewhere() {
+fn links_between_documents_resolve() {
     let mut dead = Vec::new();
     for document in documents() {
         let text = fs::read_to_string(&document).unwrap();

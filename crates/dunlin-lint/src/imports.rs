@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_that_import_each_other_by_way_of_a_third_are_a_cycle() {
+    fn imports_through_a_third_module_form_a_cycle() {
         let files = [
             ("lib.rs", "mod a; mod b; mod c; mod d; pub use a::A;"),
             ("a/mod.rs", "use crate::b::B; pub struct A;"),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_passed_on_is_followed_to_where_it_comes_from() {
+    fn re_exports_are_followed_to_the_defining_module() {
         let files = [
             ("lib.rs", "mod a; mod b; pub use a::A; pub use b::B;"),
             ("a.rs", "pub struct A;"),
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_its_parent_uses_must_not_use_its_parent() {
+    fn parent_and_child_that_use_each_other_are_a_cycle() {
         let child = ("p/child.rs", "use super::Parent; pub struct Child;");
         let parent = "mod child; pub use child::Child; pub struct Parent; fn f(_: self::child::Child) {}";
         assert_eq!(cycles(&[("lib.rs", "mod p;"), ("p.rs", parent), child]), [["p", "p::child"]]);

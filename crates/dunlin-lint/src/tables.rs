@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_functions_are_tables_and_tables_are_long() {
+    fn faults_name_unlisted_long_functions_and_listed_short_ones() {
         let tables: Tables = toml::from_str("a = ['f.rs::long', 'f.rs::short']").unwrap();
         let long = [("f.rs::long".to_owned(), 130), ("f.rs::other".to_owned(), 121)];
         assert_eq!(

@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn known_words_may_be_names() {
+    fn biased_and_skip_may_be_pattern_names() {
         let alt = parsed("biased = op() => 1, skip = op() => 2, skip @ 3 = op() => 3, skip => 4");
         assert!(matches!(alt.order, Order::Fair));
         assert_eq!((alt.branches.len(), alt.skip.is_some()), (3, true));
@@ -603,7 +603,7 @@ mod tests {
     }
 
     #[test]
-    fn an_awaited_operation_is_asked_for_as_one() {
+    fn only_awaited_operations_expand_to_poll_unawaited() {
         for (operation, awaited) in [
             ("rx.recv().await", true),
             ("rx.recv().await?", true),

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_are_counted() {
+    fn workers_argument_sets_the_worker_count() {
         for (arguments, count) in [("workers = 3", "3"), ("workers = 0x10usize,", "0x10usize")] {
             let found = expand(Role::Main, arguments.parse().expect(arguments), MAIN.parse().expect(MAIN));
             let found = found.to_string();
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_main_is_still_there() {
+    fn refused_main_expands_to_an_empty_function() {
         let found = expand(
             Role::Main,
             TokenStream::new(),

@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn generics_are_passed_on() {
+    fn process_keeps_its_generic_parameters() {
         let found = expansion("", "async fn f<T: Send, const N: usize>(#[sender(\"x\")] x: S<T>) where T: Copy {}");
         let outer = quote!(fn f<T: Send, const N: usize>() -> impl ::dunlin::Wired<Output = ()> where T: Copy);
         assert!(found.starts_with(&outer.to_string()), "{found}");
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_keyword_allows_leaving() {
+    fn portable_keyword_makes_the_end_portable() {
         let found = expansion(
             "",
             "async fn f(#[sender(\"x\", fifo(3), portable)] x: S, #[client(portable, portable)] y: C) {}",
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn only_with_the_word_endings_are_propagated() {
+    fn endings_are_propagated_only_with_the_keyword() {
         let function = "async fn f(#[sender(\"x\")] x: S) -> R { work() }";
         assert_eq!(expansion("", function).matches("propagating").count(), 0);
         assert_eq!(expansion("propagate,", function).matches("propagating").count(), 1);

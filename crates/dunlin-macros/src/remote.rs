@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_and_no_output_are_allowed() {
+    fn remote_functions_may_have_patterns_and_no_output() {
         expand(
             quote!(),
             quote!(

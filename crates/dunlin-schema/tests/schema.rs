@@ -46,7 +46,7 @@ fn enumeration(variants: Vec<Variant>) -> Kind {
 const U32: Kind = Kind::Int { signed: false, bits: 32 };
 
 #[test]
-fn a_later_version_and_the_one_before_read_each_other() {
+fn compatible_versions_of_a_struct_read_each_other() {
     let before = cbor(&[structure("Order", vec![field("id", 1, true)]), U32]);
     let after = cbor(&[
         structure("Order", vec![field("id", 1, true), field("note", 2, false)]),
@@ -74,7 +74,7 @@ fn a_later_version_and_the_one_before_read_each_other() {
 }
 
 #[test]
-fn a_variant_is_known_to_the_reader() {
+fn reader_must_know_each_variant_unless_its_enum_is_open() {
     let before = cbor(&[enumeration(vec![variant("Go", Some(1)), variant("Halt", None)]), U32]);
     let after = cbor(&[enumeration(vec![variant("Go", Some(1)), variant("Halt", None), variant("Stop", None)]), U32]);
     assert_eq!(read(&before, &after), None);
@@ -93,7 +93,7 @@ fn a_variant_is_known_to_the_reader() {
 }
 
 #[test]
-fn the_compact_encoding_knows_places_only() {
+fn compact_encoding_compares_fields_by_place() {
     let order = |fields: Vec<Field>| schema(Coding::Compact, &[structure("Order", fields), U32, Kind::Option(1)]);
     let one = order(vec![field("id", 1, true), field("count", 1, true)]);
     let swapped = order(vec![field("count", 1, true), field("id", 1, true)]);
@@ -118,7 +118,7 @@ fn the_compact_encoding_knows_places_only() {
 
 /// The holder of a sender writes what it carries, and the side that the sender came from reads that.
 #[test]
-fn a_sender_turns_the_comparison_round() {
+fn sender_in_a_message_reverses_the_comparison() {
     let carrying =
         |end, kind: Kind| cbor(&[structure("Ask", vec![field("back", 1, true)]), Kind::End(end, vec![2]), kind]);
     let (narrow, wide) = (U32, Kind::Int { signed: false, bits: 64 });
@@ -138,7 +138,7 @@ fn a_sender_turns_the_comparison_round() {
 }
 
 #[test]
-fn a_bundle_s_ends_are_known_by_their_places() {
+fn ends_of_a_bundle_are_compared_by_place() {
     let face = |names: &[&str]| {
         let fields = names.iter().map(|name| field(name, 1, true)).collect();
         cbor(&[structure("ShopClient", fields), Kind::End(EndKind::Sender, vec![2]), U32])
@@ -157,7 +157,7 @@ fn a_bundle_s_ends_are_known_by_their_places() {
 }
 
 #[test]
-fn a_protocol_that_sends_itself_ends() {
+fn comparison_of_a_recursive_protocol_terminates() {
     let turn = |card: Kind| {
         cbor(&[
             enumeration(vec![variant("Play", Some(1)), variant("Over", None)]),
@@ -275,12 +275,12 @@ proptest! {
     }
 
     #[test]
-    fn a_schema_fits_itself(schema in any_schema(), here_writes: bool, is_face: bool) {
+    fn schema_is_compatible_with_itself(schema in any_schema(), here_writes: bool, is_face: bool) {
         prop_assert_eq!(compare(&schema, &schema, Sides { here_writes, is_face }), Ok(()));
     }
 
     #[test]
-    fn both_sides_find_the_same(one in any_schema(), other in any_schema(), here_writes: bool, is_face: bool) {
+    fn both_sides_find_the_same_difference(one in any_schema(), other in any_schema(), here_writes: bool, is_face: bool) {
         let here = compare(&one, &other, Sides { here_writes, is_face });
         let there = compare(&other, &one, Sides { here_writes: !here_writes, is_face });
         prop_assert_eq!(here.is_ok(), there.is_ok());
@@ -290,7 +290,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn decoded_bytes_encode_to_the_same_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let bytes = Bytes::from([&[1, 1], &bytes[..]].concat());
         if let Ok(Some(schema)) = Schema::decode(&bytes) {
             prop_assert_eq!(schema.encode().unwrap(), bytes);

@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sweeps_are_ponys() {
+    fn default_sweeps_match_those_of_pony() {
         use throughput::Vary::{Nodes, Size, Workers};
 
         let (nodes, how) = usual(Sweep::Throughput(Nodes));

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_as_people_write_them() {
+    fn ticks_have_round_steps_and_grouped_digits() {
         assert_eq!(["0.001", "0.5", "20", "100,000", "1,000,000"], [0.001, 0.5, 20.0, 1e5, 1e6].map(number));
         assert_eq!([nice(0.9), nice(1.1), nice(3.0), nice(60.0)], [1.0, 2.0, 5.0, 100.0]);
     }

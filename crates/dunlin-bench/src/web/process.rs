@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_used_memory() {
+    fn resident_and_pids_read_this_process() {
         assert!(resident(std::process::id()).unwrap() > 4096);
         assert_eq!(pids(std::process::id()).unwrap()[0], std::process::id());
     }

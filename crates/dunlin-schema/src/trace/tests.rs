@@ -28,7 +28,7 @@ struct Order {
 }
 
 #[test]
-fn a_struct_s_fields_are_found_and_which_may_be_missing() {
+fn tracer_finds_struct_fields_and_which_are_required() {
     let Kind::Struct { name, fields, closed } = trace::<Order>().swap_remove(0) else { panic!("no struct") };
     assert_eq!((&*name, closed), ("Order", false));
     let price = Field { names: vec!["price".into(), "cost".into()], kind: 5, required: true };
@@ -62,7 +62,7 @@ enum Command {
 }
 
 #[test]
-fn an_enum_s_variants_are_found() {
+fn tracer_finds_enum_variants() {
     let kinds = trace::<Command>();
     let Kind::Enum { name, variants, open } = &kinds[0] else { panic!("no enum") };
     assert_eq!((&**name, *open), ("Command", true));
@@ -78,7 +78,7 @@ fn an_enum_s_variants_are_found() {
 }
 
 #[test]
-fn recursion_is_one_kind() {
+fn recursive_types_trace_to_one_kind() {
     #[derive(Serialize, Deserialize)]
     struct Tree(Vec<Self>);
     assert_eq!(trace::<Tree>(), [Kind::List(0)]);
@@ -186,14 +186,14 @@ fn types_that_need_a_self_describing_format_are_opaque() {
 }
 
 #[test]
-fn names_have_no_paths() {
+fn declared_names_omit_module_paths() {
     assert_eq!(declared_name("alloc::vec::Vec<krill::v2::Order>"), "Vec<Order>");
     assert_eq!(declared_name("(a::B, [c::D; 3], &str)"), "(B, [D; 3], &str)");
     assert_eq!(declared_name("u8"), "u8");
 }
 
 #[test]
-fn a_type_that_panics_or_never_asks_is_opaque() {
+fn types_that_panic_or_request_nothing_are_opaque() {
     #[derive(Serialize)]
     struct Moody;
     impl<'de> Deserialize<'de> for Moody {
