@@ -11,7 +11,7 @@ fn claim_costs_messages_only_when_it_changes_nodes() {
     let output = command
         .args(["claims", "--quick", "--json", "--rounds", "1", "--workers", "1"])
         .output()
-        .expect("the binary is there");
+        .expect("the binary starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("JSON is text");
     let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect();

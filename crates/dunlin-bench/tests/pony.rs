@@ -17,7 +17,7 @@ fn folder(name: &str) -> PathBuf {
 
 fn pony(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin-bench"));
-    command.arg("pony").args(arguments).output().expect("the binary is there")
+    command.arg("pony").args(arguments).output().expect("the binary starts")
 }
 
 /// Runs with windows of 50 ms, once, with JSON output.
@@ -30,21 +30,21 @@ fn shortly(arguments: &[&str]) -> Vec<Value> {
 
 /// The number of points in each series.
 fn series_in(svg: &Path) -> Vec<usize> {
-    let text = fs::read_to_string(svg).expect("it was drawn");
-    let document = roxmltree::Document::parse(&text).expect("it is well-formed");
+    let text = fs::read_to_string(svg).expect("the chart exists");
+    let document = roxmltree::Document::parse(&text).expect("the SVG is well-formed");
     assert_eq!(document.root_element().tag_name().name(), "svg");
     let lines = document.descendants().filter(|node| node.has_tag_name("polyline"));
     lines.map(|line| line.attribute("points").map_or(0, |points| points.split(' ').count())).collect()
 }
 
 fn who(rows: &[Value]) -> Vec<&str> {
-    rows.iter().map(|row| row["who"].as_str().expect("everybody has a name")).collect()
+    rows.iter().map(|row| row["who"].as_str().expect("every row has a name")).collect()
 }
 
 #[test]
 fn throughput_rows_have_consistent_rates_and_baselines() {
     let svg = folder("throughput").join("nodes.svg");
-    let rows = shortly(&["throughput", "--vary", "nodes", "--at", "1,2", "--svg", svg.to_str().expect("it is text")]);
+    let rows = shortly(&["throughput", "--vary", "nodes", "--at", "1,2", "--svg", svg.to_str().expect("UTF-8 path")]);
     assert_eq!(rows.len(), 2 * 6);
     for (number, row) in rows.iter().enumerate() {
         assert_eq!(row["bench"], "pony-throughput");
@@ -81,7 +81,7 @@ fn throughput_is_the_mean_of_the_rounds() {
     let vs: Vec<&str> = rows[4..].iter().filter_map(|row| row["vs"].as_str()).collect();
     assert!(vs[0] == who(&rows)[2] && vs[1] != vs[0], "{vs:?}");
     for row in &rows {
-        let runs: Vec<f64> = row["runs"].as_array().expect("one each").iter().filter_map(Value::as_f64).collect();
+        let runs: Vec<f64> = row["runs"].as_array().expect("a list of runs").iter().filter_map(Value::as_f64).collect();
         assert_eq!((runs.len(), &row["rounds"]), (3, &3.into()));
         let (value, mean) = (row["mb_per_second"].as_f64().expect("a number"), runs.iter().sum::<f64>() / 3.0);
         assert!((value - mean).abs() < 1e-9 * mean, "{row}");
@@ -91,7 +91,7 @@ fn throughput_is_the_mean_of_the_rounds() {
 #[test]
 fn overhead_counts_every_byte_of_plain_sockets() {
     let svg = folder("overhead").join("overhead.svg");
-    let rows = shortly(&["overhead", "--at", "1000", "--svg", svg.to_str().expect("it is text")]);
+    let rows = shortly(&["overhead", "--at", "1000", "--svg", svg.to_str().expect("UTF-8 path")]);
     assert_eq!(who(&rows), ["tokio tcp", "tokio tcp, acked", "dunlin", "dunlin, fifo(16)"]);
     // A length of four bytes, and an answer of one byte.
     assert_eq!(rows[0]["own_bytes"], 4.0);
@@ -100,7 +100,7 @@ fn overhead_counts_every_byte_of_plain_sockets() {
         assert!(row["own_bytes"].as_f64().expect("a number") > 0.0);
         // Without network namespaces the row lacks this field.
         if let Some(packets) = row["packets"].as_f64() {
-            let network = row["network_bytes"].as_f64().expect("it comes with the packets");
+            let network = row["network_bytes"].as_f64().expect("bytes beside packets");
             // Every packet has headers, and a kilobyte fits into one packet. So the network adds only the
             // headers, of 52 to 84 bytes.
             assert!((52.0 * packets..84.0 * packets).contains(&network), "{row}");
@@ -125,7 +125,7 @@ fn dunlin_overhead_at_100_kilobytes_stays_within_goal() {
 #[test]
 fn processor_time_is_the_sum_of_both_sides() {
     let svg = folder("cpu").join("cpu.svg");
-    let rows = shortly(&["cpu", "--vary", "items", "--at", "10", "--svg", svg.to_str().expect("it is text")]);
+    let rows = shortly(&["cpu", "--vary", "items", "--at", "10", "--svg", svg.to_str().expect("UTF-8 path")]);
     assert_eq!(who(&rows), ["tokio tcp, acked", "dunlin"].repeat(3));
     let number = |row: &Value, field: &str| row[field].as_f64().expect("a number");
     for row in &rows {
@@ -149,17 +149,17 @@ fn plot_uses_last_of_duplicate_rows_and_refuses_other_benchmarks() {
         .to_string()
     };
     let (first, second) = (folder.join("first.jsonl"), folder.join("second.jsonl"));
-    fs::write(&first, [row("dunlin", 1, 5.0), row("dunlin", 2, 6.0)].join("\n")).expect("a folder of our own");
-    fs::write(&second, row("dunlin", 2, 7.0)).expect("a folder of our own");
+    fs::write(&first, [row("dunlin", 1, 5.0), row("dunlin", 2, 6.0)].join("\n")).expect("the test has a folder");
+    fs::write(&second, row("dunlin", 2, 7.0)).expect("the test has a folder");
     let out = folder.join("svg");
-    let paths = [&first, &second, &out].map(|path| path.to_str().expect("it is text"));
+    let paths = [&first, &second, &out].map(|path| path.to_str().expect("UTF-8 path"));
     let output = pony(&["plot", paths[0], paths[1], "--svg-dir", paths[2]]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     // The second row for 2 nodes replaces the first.
     assert_eq!(series_in(&out.join("throughput-nodes.svg")), [2]);
     assert!(!out.join("overhead.svg").exists());
 
-    fs::write(&first, "{\"bench\": \"commstime\"}").expect("a folder of our own");
+    fs::write(&first, "{\"bench\": \"commstime\"}").expect("the test has a folder");
     let output = pony(&["plot", paths[0], "--svg-dir", paths[2]]);
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("first.jsonl line 1"));
@@ -174,7 +174,7 @@ fn pony_reports_unwritable_output_and_accepts_a_closed_pipe() {
     let line = [&["cpu", "--vary", "size", "--at", "1"], &shortly[..]].concat();
     let run = |line: &[&str], out: Stdio| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin-bench"));
-        let output = command.arg("pony").args(line).stdout(out).output().expect("the binary is there");
+        let output = command.arg("pony").args(line).stdout(out).output().expect("the binary starts");
         (output.status.code(), String::from_utf8(output.stderr).expect("errors are text"))
     };
     for how in [&[][..], &["--json"]] {
@@ -192,20 +192,20 @@ fn pony_reports_unwritable_output_and_accepts_a_closed_pipe() {
     // If either the rows or the plot cannot be written, the other one still is.
     let svg = folder.join("cpu-size.svg");
     let _ = fs::remove_file(&svg);
-    let drawn = [&line[..], &["--svg", svg.to_str().expect("it is text")]].concat();
+    let drawn = [&line[..], &["--svg", svg.to_str().expect("UTF-8 path")]].concat();
     assert_eq!(run(&drawn, full.into()).0, Some(1));
     assert!(!series_in(&svg).is_empty());
 
-    fs::remove_file(&svg).expect("it was drawn");
-    std::os::unix::fs::symlink("/dev/full", &svg).expect("a folder of our own");
+    fs::remove_file(&svg).expect("the chart exists");
+    std::os::unix::fs::symlink("/dev/full", &svg).expect("the test has a folder");
     let told = format!("cannot write {}: No space left on device", svg.display());
-    let (code, errors) = run(&[&drawn[..], &["--json"]].concat(), File::create(&rows).expect("our own").into());
+    let (code, errors) = run(&[&drawn[..], &["--json"]].concat(), File::create(&rows).expect("the rows file").into());
     assert!(code == Some(1) && errors.contains(&told), "{code:?}: {errors}");
-    assert_eq!(fs::read_to_string(&rows).expect("it was written").lines().count(), 4);
-    let (rows, folder) = (rows.to_str().expect("it is text"), folder.to_str().expect("it is text"));
+    assert_eq!(fs::read_to_string(&rows).expect("the rows exist").lines().count(), 4);
+    let (rows, folder) = (rows.to_str().expect("UTF-8 path"), folder.to_str().expect("UTF-8 path"));
     let (code, errors) = run(&["plot", rows, "--svg-dir", folder], Stdio::null());
     assert!(code == Some(1) && errors.contains(&told), "{code:?}: {errors}");
-    fs::remove_file(&svg).expect("it is there");
+    fs::remove_file(&svg).expect("the link exists");
 }
 
 #[test]

@@ -272,7 +272,7 @@ mod tests {
             let lines: Vec<_> = document.descendants().filter(|node| node.has_tag_name("polyline")).collect();
             assert_eq!(lines.len(), 5);
             for line in lines {
-                let points = line.attribute("points").expect("it has some");
+                let points = line.attribute("points").expect("each line has points");
                 assert_eq!(points.split(' ').count(), 3);
                 assert!(!points.contains("NaN") && !points.contains("inf"));
             }

@@ -36,6 +36,6 @@ pub(crate) fn run(data: &[u8]) {
 
 fn read(bytes: &[u8]) -> Option<Schema> {
     let schema = Schema::decode(bytes).ok()??;
-    assert_eq!(schema.encode().expect("it was as long"), bytes, "{schema:?}");
+    assert_eq!(schema.encode().expect("the encoding is as long as the input"), bytes, "{schema:?}");
     Some(schema)
 }
