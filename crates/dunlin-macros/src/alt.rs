@@ -46,6 +46,7 @@
 //!     }
 //! }
 //! ```
+//!
 //! - Outputs are separate variables, not one enum: an output may borrow the end that its operation used (an
 //!   extended receive, a claim). An enum would keep that end borrowed in *every* body. So the outputs of the
 //!   other branches are moved away before a body begins.

@@ -56,8 +56,8 @@ mod remote;
 ///   ordinary code of the enclosing function: `?`, `return`, `.await`, `break` and `continue` work as they do
 ///   outside. All bodies have one type, the type of the `alt!`.
 /// - **`skip`** is taken if no operation is ready at once, so the `alt!` does not wait.
-/// - Without **`biased;`** the choice is fair: it never passes over a branch that stays ready for ever. With
-///   it, the choice takes the first ready branch in the order written.
+/// - Without **`biased;`** the choice is fair: it eventually takes each branch that stays ready. With it, the
+///   choice takes the first ready branch in the order written.
 ///
 /// # Order of evaluation
 ///
@@ -224,7 +224,7 @@ pub fn main(arguments: TokenStream, function: TokenStream) -> TokenStream {
 /// Makes an `async fn` a test.
 ///
 /// It runs as the body of [`#[main]`](macro@main) does, on its own runtime. It fails if it panics or returns
-/// an error. Nodes that it has not left leave when it returns.
+/// an error. Nodes that have not left leave when it returns.
 ///
 /// # Arguments
 ///
@@ -285,7 +285,7 @@ pub fn test(arguments: TokenStream, function: TokenStream) -> TokenStream {
 /// | an error of a channel that was poisoned | poisoned, with the same reason |
 /// | another error, or a panic | poisoned, with its text |
 ///
-/// The attribute affects the ends that the process has joined by annotation, in any form: unshared, shared,
+/// The keyword affects the ends that the process has joined by annotation, in any form: unshared, shared,
 /// or a face of a bundle with all its channels. It does not affect ends that were arguments or that the body
 /// has dropped. Ends without the power to poison are left. Retiring or poisoning a channel affects all others
 /// that share an end of it: if that is too much, use `next`, and return `Ok` at the end of the input. Without

@@ -280,7 +280,7 @@ proptest! {
     }
 
     #[test]
-    fn both_sides_find_the_same_difference(one in any_schema(), other in any_schema(), here_writes: bool, is_face: bool) {
+    fn both_sides_find_one_difference(one in any_schema(), other in any_schema(), here_writes: bool, is_face: bool) {
         let here = compare(&one, &other, Sides { here_writes, is_face });
         let there = compare(&other, &one, Sides { here_writes: !here_writes, is_face });
         prop_assert_eq!(here.is_ok(), there.is_ok());
