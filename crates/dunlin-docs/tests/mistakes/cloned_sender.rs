@@ -1,4 +1,4 @@
-//! The program clones a sender, as with other crates.
+//! The program clones a sender, which other crates allow.
 
 use dunlin::prelude::*;
 
