@@ -64,6 +64,8 @@ mod config;
 pub mod connection;
 mod flush;
 pub mod id;
+#[doc(hidden)]
+pub mod id_map;
 pub mod identity;
 #[cfg(feature = "link")]
 #[doc(hidden)]

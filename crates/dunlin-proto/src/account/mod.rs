@@ -20,9 +20,10 @@ mod charge;
 mod credit;
 mod pool;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use crate::id::ChannelId;
+use crate::id_map::IdMap;
 use crate::misbehaved::PeerMisbehaved;
 use crate::source::Source;
 use crate::wire::{Kind, limits};
@@ -83,8 +84,8 @@ pub(crate) struct Account {
     lent: u64,
     /// The intended sum of the two when credit was last given.
     window: u64,
-    announced: BTreeMap<ChannelId, Announced>,
-    numbers: BTreeMap<u64, ChannelId>,
+    announced: IdMap<ChannelId, Announced>,
+    numbers: IdMap<u64, ChannelId>,
     /// Values whose channels have room: first those for which a receive waits; then small ones, which need no
     /// room in the pool while the connection has some itself; then large ones.
     queues: [VecDeque<(ChannelId, u64)>; 3],
@@ -106,8 +107,8 @@ impl Default for Account {
             answers: 0,
             lent: 0,
             window: FLOOR,
-            announced: BTreeMap::new(),
-            numbers: BTreeMap::new(),
+            announced: IdMap::new(),
+            numbers: IdMap::new(),
             queues: Default::default(),
             waits: false,
             unarrived: 0,
@@ -445,6 +446,8 @@ impl Account {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
 
     use super::*;

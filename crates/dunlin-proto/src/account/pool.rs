@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::charge::{END, FLOOR, cost};
 use crate::config::Config;
 use crate::id::NodeId;
+use crate::id_map::IdMap;
 use crate::source::Source;
 
 /// How much is for halves besides four values, however little a node may keep.
@@ -26,7 +27,7 @@ pub(crate) struct Pool {
     credit_max: u64,
     pub(super) shares: BTreeMap<Source, Share>,
     /// For what nodes have declared here, with their sources. It may be kept longer than their connections.
-    declared: BTreeMap<NodeId, (Source, u64)>,
+    declared: IdMap<NodeId, (Source, u64)>,
     /// The connections with announcements that wait for room here, in order.
     pub(crate) waiting: VecDeque<NodeId>,
 }
@@ -55,7 +56,7 @@ impl Pool {
             lent_max,
             credit_max: (config.credit_max as u64).max(FLOOR),
             shares: BTreeMap::new(),
-            declared: BTreeMap::new(),
+            declared: IdMap::new(),
             waiting: VecDeque::new(),
         }
     }

@@ -29,6 +29,7 @@ use bytes::Bytes;
 
 use crate::account::{Charge, Charges, Ledger, may_stand};
 use crate::id::{ChannelId, ChoiceId, Contact, NodeId, Request, Ticket};
+use crate::id_map::IdMap;
 use crate::misbehaved::PeerMisbehaved;
 use crate::seldom::{First, Seldom};
 use crate::source::Source;
@@ -48,7 +49,7 @@ pub(crate) struct Channels {
     /// Receivers that have arrived here in messages, and are not used yet.
     pub(crate) visitors: ByNode<Visitor>,
     /// The channels of guests, and what each costs which node, until their halves attach.
-    guests: BTreeMap<ChannelId, (Contact, Charge)>,
+    guests: IdMap<ChannelId, (Contact, Charge)>,
     /// How many messages with ends have been packed.
     trips: Trip,
     /// The messages with ends in them that pass through this node and have not been taken. Each has the end's

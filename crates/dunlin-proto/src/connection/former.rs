@@ -3,11 +3,12 @@
 //! A node does not need this to be correct. A connection that both sides have given up begins anew under
 //! another [`ConnectionId`], and a side that has not given it up gets an answer that the other one has.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{Before, Connection, Traffic};
 use crate::id::{ConnectionId, Incarnation, Life, NodeId};
+use crate::id_map::IdMap;
 use crate::source::{Shares, Source};
 use crate::time::Time;
 
@@ -61,7 +62,7 @@ pub(crate) struct Former {
     promises: VecDeque<Promised>,
     shares: Shares,
     /// The life of each node that was met last, and when its record was removed.
-    met: BTreeMap<NodeId, (Incarnation, Time)>,
+    met: IdMap<NodeId, (Incarnation, Time)>,
     /// The same, in the order of those times.
     met_order: VecDeque<(Time, NodeId)>,
 }

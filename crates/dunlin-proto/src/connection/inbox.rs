@@ -1,6 +1,5 @@
 //! What a connection has received: how far, and the incomplete values.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -8,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use crate::account::{Account, Charge};
 use crate::config::Config;
 use crate::id::ChannelId;
+use crate::id_map::IdMap;
 use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
 use crate::time::Time;
@@ -65,7 +65,7 @@ pub(crate) struct Inbox {
     pub(crate) again: u64,
     /// A part of a frame has arrived.
     pub(crate) within_frame: bool,
-    unfinished: BTreeMap<ChannelId, Unfinished>,
+    unfinished: IdMap<ChannelId, Unfinished>,
     /// What is kept of received values.
     pub(crate) account: Account,
     /// How long other frames have arrived since a value was admitted, or a piece of one arrived. A pause

@@ -12,6 +12,7 @@ use super::window::Window;
 use crate::account::{Credit, cost};
 use crate::config::Config;
 use crate::id::{ChannelId, Ticket};
+use crate::id_map::IdMap;
 use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::{Frame, FromHome, Head, Memory, Names, Relay, ToHome, codec, limits};
@@ -211,12 +212,12 @@ pub(crate) enum Recalled {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outbox {
     control: Control,
-    streams: BTreeMap<ChannelId, Stream>,
+    streams: IdMap<ChannelId, Stream>,
     /// How many streams there have been.
     born: u64,
     /// The empty queue of a finished stream, for reuse by the next one.
     spare: VecDeque<ToHome>,
-    relayed: BTreeMap<u64, Relayed>,
+    relayed: IdMap<u64, Relayed>,
     /// The channels and relayed sockets with something to send, in the order of their turns...
     turns: VecDeque<Speaker>,
     /// ... and those that have just begun, with something small. They alternate with the others.
@@ -239,7 +240,7 @@ pub(crate) struct Outbox {
     /// What may be sent without an announcement.
     credit: Credit,
     /// The channels of announced values, by the numbers of the announcements.
-    announced: BTreeMap<u64, ChannelId>,
+    announced: IdMap<u64, ChannelId>,
     announcements: u64,
     /// How many channels have no turns until their values are admitted...
     parked: usize,
@@ -277,7 +278,7 @@ impl Outbox {
                 {
                     return self.control.push(Frame::ToHome(channel, said));
                 }
-                let stream = self.streams.entry(channel).or_insert_with(|| {
+                let stream = self.streams.get_or_insert_with(channel, || {
                     if is_small(&said) { &mut self.newcomers } else { &mut self.turns }
                         .push_back(Speaker::Channel(channel));
                     self.born += 1;
@@ -300,7 +301,7 @@ impl Outbox {
 
     /// What waits for this relayed socket, to which a piece of `bytes` bytes is added.
     fn relayed(&mut self, stream: u64, bytes: usize) -> &mut Relayed {
-        self.relayed.entry(stream).or_insert_with(|| {
+        self.relayed.get_or_insert_with(stream, || {
             if bytes <= SMALL { &mut self.newcomers } else { &mut self.turns }.push_back(Speaker::Relayed(stream));
             Relayed::default()
         })
@@ -753,7 +754,7 @@ impl Outbox {
                 _ => {}
             }
         }
-        for (channel, stream) in &self.streams {
+        for (channel, stream) in self.streams.iter() {
             let begun = matches!(stream.rest, Some((Head::Sent, _))) && !last.contains_key(channel);
             count += u64::from(begun) + stream.waiting.iter().filter(|said| is_sent(said)).count() as u64;
         }

@@ -6,11 +6,12 @@
 //! is counted.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use super::Connection;
 use crate::id::NodeId;
+use crate::id_map::IdMap;
 use crate::source::{Shares, Source, has_place};
 use crate::time::Time;
 
@@ -20,7 +21,7 @@ const UNMET_MAX: usize = 1024;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Connections {
-    records: BTreeMap<NodeId, Connection>,
+    records: IdMap<NodeId, Connection>,
     /// One entry for each record with a due time, the same as there.
     due: BTreeSet<(Time, NodeId)>,
     /// How many lives of connections have begun.
@@ -52,7 +53,7 @@ impl Connections {
     pub(crate) fn get_or_insert(&mut self, node: NodeId, insert: impl FnOnce(&mut Connection)) -> &mut Connection {
         let lives = &mut self.lives;
         let resting = &mut self.resting;
-        self.records.entry(node).or_insert_with(|| {
+        self.records.get_or_insert_with(node, || {
             *lives += 1;
             resting.push(node);
             let mut connection = Connection::new(*lives);

@@ -1,7 +1,7 @@
 //! A node among others: its connections and sockets, what it sends over them, and what it keeps for their
 //! other ends.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use crate::connection::pace::Paces;
 use crate::connection::table::Connections;
 use crate::connection::{Carried, Connection};
 use crate::id::{ChannelId, Contact, DialId, Incarnation, Life, NodeId, SocketId, Ticket};
+use crate::id_map::IdMap;
 use crate::identity::Identity;
 use crate::misbehaved::PeerMisbehaved;
 use crate::random::Random;
@@ -49,7 +50,7 @@ pub(crate) struct Endpoint {
     pub(super) attempts: u64,
     pub(crate) sockets: Sockets,
     pub(crate) relays: Relays,
-    pub(super) dials: BTreeMap<DialId, Dial>,
+    pub(super) dials: IdMap<DialId, Dial>,
     /// The dials of addresses that this node only learned from others, by the source of the address.
     pub(super) told_dials: Shares,
     /// How many of them failed, by the source of the address.
@@ -91,7 +92,7 @@ impl Endpoint {
             attempts: 0,
             sockets: Sockets::default(),
             relays: Relays::default(),
-            dials: BTreeMap::new(),
+            dials: IdMap::new(),
             told_dials: Shares::default(),
             told_by: Paces::default(),
             undialled: VecDeque::new(),

@@ -1,10 +1,11 @@
 //! The present sockets, what each is used for, and the dials under way.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use bytes::{Bytes, BytesMut};
 
 use crate::id::{ConnectionId, Incarnation, Life, NodeId, SocketId};
+use crate::id_map::IdMap;
 use crate::planted::planted;
 use crate::source::{Shares, Source};
 use crate::time::Time;
@@ -132,7 +133,7 @@ impl Socket {
 /// The present sockets, and which of them have yet to complete the handshake, or are parting.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sockets {
-    all: BTreeMap<SocketId, Socket>,
+    all: IdMap<SocketId, Socket>,
     /// Those that carry no connection, by the time at which they are closed.
     shaking: BTreeSet<(Time, SocketId)>,
     /// The ones among them that were accepted and have not confirmed a `Welcome`, by source and by whether

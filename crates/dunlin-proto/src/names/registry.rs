@@ -11,6 +11,7 @@ use super::{is_home, is_name, is_of_bundle};
 use crate::comparisons::Comparisons;
 use crate::connection::Down;
 use crate::id::{ChannelId, Incarnation, Life, NodeId};
+use crate::id_map::IdMap;
 use crate::source::{Shares, Source, share};
 use crate::time::Time;
 use crate::wire::{Declaration, Face, Names, Room, Status, limits};
@@ -174,7 +175,7 @@ struct Member {
     addresses: Vec<String>,
     source: Source,
     /// Its declarations, by number: their names.
-    ends: BTreeMap<u64, Arc<str>>,
+    ends: IdMap<u64, Arc<str>>,
     bytes: usize,
     /// The connection to it is dead.
     lost: bool,
@@ -230,7 +231,7 @@ pub struct Registry {
     quiet_until: Option<Time>,
     /// No lease ends before this; perhaps none ends then either.
     due: Option<Time>,
-    members: BTreeMap<NodeId, Member>,
+    members: IdMap<NodeId, Member>,
     /// Declarations in the order of arrival.
     names: BTreeMap<Arc<str>, Vec<Declared>>,
     /// How many names each source has.
@@ -242,7 +243,7 @@ pub struct Registry {
 impl Registry {
     /// The first server of its names.
     pub fn new(config: RegistryConfig) -> Self {
-        let (members, names) = (BTreeMap::new(), BTreeMap::new());
+        let (members, names) = (IdMap::new(), BTreeMap::new());
         let (shares, answers, comparisons) = (Shares::default(), VecDeque::new(), Comparisons::default());
         Self { config, quiet_until: None, due: None, members, names, shares, answers, comparisons }
     }
@@ -452,11 +453,11 @@ impl Registry {
         if self.members.get(&life.node).is_some_and(|member| member.incarnation < life.incarnation) {
             self.forget(life.node);
         }
-        let member = self.members.entry(life.node).or_insert_with(|| Member {
+        let member = self.members.get_or_insert_with(life.node, || Member {
             incarnation: life.incarnation,
             addresses: Vec::new(),
             source: Source::Unknown,
-            ends: BTreeMap::new(),
+            ends: IdMap::new(),
             bytes: 0,
             lost: false,
         });

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 
 use crate::id::{NodeId, SocketId};
+use crate::id_map::IdMap;
 use crate::source::{Shares, Source};
 use crate::wire::limits;
 
@@ -52,7 +53,7 @@ pub(crate) struct End {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Relays {
     pub(crate) streams: BTreeMap<Key, Stream>,
-    pub(crate) sockets: BTreeMap<SocketId, Key>,
+    pub(crate) sockets: IdMap<SocketId, Key>,
     next: u64,
     /// How many sockets this node relays for each source.
     pub(crate) shares: Shares,

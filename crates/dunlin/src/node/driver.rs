@@ -14,6 +14,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use dunlin_proto::id::{ChannelId, DialId, Life, NodeId, SocketId};
+use dunlin_proto::id_map::IdMap;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::Refusal;
 use dunlin_proto::wire::{End, Rejection, Which};
@@ -78,17 +79,17 @@ impl Driver {
                     stretched: BTreeMap::new(),
                     by_core: BTreeMap::new(),
                     first: BTreeMap::new(),
-                    awaited: BTreeMap::new(),
+                    awaited: IdMap::new(),
                     arriving: BTreeMap::new(),
                     passing: BTreeMap::new(),
-                    returned: BTreeMap::new(),
+                    returned: IdMap::new(),
                     kept: Kept::default(),
                     shelf: Shelf::default(),
-                    late: BTreeMap::new(),
-                    sockets: BTreeMap::new(),
+                    late: IdMap::new(),
+                    sockets: IdMap::new(),
                     next_socket: 0,
                     trim: Trim::default(),
-                    parting: BTreeMap::new(),
+                    parting: IdMap::new(),
                     dials: Vec::new(),
                     authorize: None,
                     applicants: Vec::new(),
@@ -648,7 +649,7 @@ impl Driver {
         self.closing.store(true, Ordering::Release);
         let (stretched, hub) = self.speak(|locked| {
             let State { sockets, parting, .. } = locked.state;
-            for (socket, entry) in sockets {
+            for (socket, entry) in sockets.iter() {
                 parting.insert(*socket, Closed::Over);
                 entry.bell.ring();
             }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use dunlin_core::{Call, Sender, ToClient, ToServer};
 use dunlin_macros::Bundle;
+use dunlin_proto::id_map::IdMap;
 use dunlin_proto::source::{Source, has_place};
 use dunlin_proto::wire::Face;
 use serde::{Deserialize, Serialize};
@@ -270,7 +271,7 @@ pub(super) struct Pages {
 #[derive(Debug, Default)]
 struct UnderWay {
     /// By age, the oldest first.
-    pages: BTreeMap<u64, (Source, Held)>,
+    pages: IdMap<u64, (Source, Held)>,
     next: u64,
 }
 

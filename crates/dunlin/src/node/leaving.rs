@@ -1,7 +1,6 @@
 //! How a node ends: `leave`, the drop of its last handle, the end of its runtime. And which of its values
 //! are not acknowledged.
 
-use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,6 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
+use dunlin_proto::id_map::IdMap;
 
 use super::error::{Unacknowledged, UnsettledEnd};
 use super::id::Half;
@@ -81,11 +81,11 @@ impl State {
     /// The nodes that have not acknowledged everything, and how many values of complete sends that is.
     pub(super) fn unacknowledged(&self) -> Vec<Unacknowledged> {
         let unacknowledged = self.machine.unacknowledged().into_iter();
-        let mut found: BTreeMap<NodeId, (Life, u64)> =
+        let mut found: IdMap<NodeId, (Life, u64)> =
             unacknowledged.map(|(life, values)| (life.node, (life, values))).collect();
         for (peer, unsaid) in self.unsaid() {
             if peer != self.machine.me().node {
-                found.entry(peer).or_insert_with(|| (self.life_of(peer), 0)).1 += unsaid;
+                found.get_or_insert_with(peer, || (self.life_of(peer), 0)).1 += unsaid;
             }
         }
         found.into_values().map(|(life, values)| self.has_not_acknowledged(life, values)).collect()

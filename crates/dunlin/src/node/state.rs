@@ -17,6 +17,7 @@ use dunlin_core::agent::PassedOn;
 use dunlin_core::carrier::{AnyInlet, AnyOutlet, CarriedEnd};
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::{ChannelId, Contact, DialId, NodeId, SocketId, Ticket};
+use dunlin_proto::id_map::IdMap;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, End, Failure, Terms, Which};
 use dunlin_proto::{Closed, HomeHears, Machine, ProxyHears};
@@ -49,13 +50,13 @@ pub(crate) struct State {
     /// Channels in the core with an end in a message for the first time, and their names there.
     pub(super) first: BTreeMap<CoreId, ChannelId>,
     /// Channels with ends that messages wait for, to be at rest, and the halves that have those messages.
-    pub(super) awaited: BTreeMap<ChannelId, BTreeSet<Half>>,
+    pub(super) awaited: IdMap<ChannelId, BTreeSet<Half>>,
     /// Ends of messages that are here and perhaps received, which has not been announced; by their channels
     /// in the core.
     pub(super) arriving: BTreeMap<CoreId, ChannelId>,
     /// Receivers that left in a message of this node and returned through others before this node knew that
     /// the message had been taken. `None`: it was discarded.
-    pub(super) returned: BTreeMap<ChannelId, Option<AnyInlet>>,
+    pub(super) returned: IdMap<ChannelId, Option<AnyInlet>>,
     /// Messages that are here and not received, unread or with ends in them, and that may be forwarded as
     /// they are.
     pub(super) passing: BTreeMap<PassedOn, Passing>,
@@ -63,12 +64,12 @@ pub(crate) struct State {
     pub(crate) shelf: Shelf,
     /// Homes that have ended here, until their senders have noticed, and how messages on them are encoded.
     /// Values in transit on credits are lost for their senders, and the ends in them are dropped here.
-    pub(super) late: BTreeMap<ChannelId, Encoding>,
-    pub(super) sockets: BTreeMap<SocketId, Entry>,
+    pub(super) late: IdMap<ChannelId, Encoding>,
+    pub(super) sockets: IdMap<SocketId, Entry>,
     pub(super) next_socket: u64,
     pub(super) trim: Trim,
     /// Sockets that are to be closed once their remaining output is written.
-    pub(super) parting: BTreeMap<SocketId, Closed>,
+    pub(super) parting: IdMap<SocketId, Closed>,
     pub(super) dials: Vec<(DialId, String)>,
     /// Whether other nodes may have connections with this one. `None`: all may.
     pub(super) authorize: Option<Authorize>,

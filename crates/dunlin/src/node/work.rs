@@ -12,7 +12,7 @@
 //! work delays the socket for too long, another task takes the socket over (`post.rs`). A channel whose works
 //! have taken long gets a thread for them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -504,7 +504,7 @@ impl State {
 
     /// A message on `carrying` waits until an end of `channel`, which is in it, is at rest.
     pub(super) fn wait_for(&mut self, channel: ChannelId, carrying: Half) {
-        self.awaited.entry(channel).or_default().insert(carrying);
+        self.awaited.get_or_insert_with(channel, BTreeSet::new).insert(carrying);
     }
 
     /// Something of this channel has been settled: messages that wait for one of its ends try again.

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dunlin_proto::id::{ChannelId, Life, NodeId};
+use dunlin_proto::id_map::IdMap;
 use dunlin_proto::names::{Directory, Registry, RegistryConfig};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, Names};
@@ -107,7 +108,7 @@ pub(crate) struct Hub {
     /// The last declaration: ends of one type share it.
     declared: Option<Arc<Declaration>>,
     channels: Channels,
-    introductions: BTreeMap<ChannelId, Introduction>,
+    introductions: IdMap<ChannelId, Introduction>,
     next: u64,
     watchers: Vec<Watcher>,
     news: VecDeque<News>,
@@ -128,7 +129,7 @@ pub(crate) struct Hub {
     /// Where the last search for the name service got no answer, and why.
     unreached: BTreeMap<String, String>,
     /// The lives of the connected nodes.
-    lives: BTreeMap<NodeId, Life>,
+    lives: IdMap<NodeId, Life>,
     asked: Vec<(String, oneshot::Sender<Result<NodeId, String>>)>,
     /// The nodes that ends were last declared to, the latest last: only they may answer.
     declared_to: VecDeque<NodeId>,
@@ -161,7 +162,7 @@ impl Hub {
             unasked: BTreeSet::new(),
             declared: None,
             channels: Channels::default(),
-            introductions: BTreeMap::new(),
+            introductions: IdMap::new(),
             next: 0,
             watchers: Vec::new(),
             news: VecDeque::new(),
@@ -174,7 +175,7 @@ impl Hub {
             unwelcome: BTreeMap::new(),
             strangers: BTreeSet::new(),
             unreached: BTreeMap::new(),
-            lives: BTreeMap::new(),
+            lives: IdMap::new(),
             asked: Vec::new(),
             declared_to: VecDeque::new(),
             names_lost: Arc::default(),

@@ -43,7 +43,7 @@ impl Hub {
             self.registry.take_over(cx.now);
         }
         self.registry.met(self.me, cx.state.machine.addresses_here());
-        for (node, life) in &self.lives {
+        for (node, life) in self.lives.iter() {
             self.registry.met(*life, cx.state.machine.addresses_of(*node));
             self.registry.comes_from(*life, cx.state.machine.source_of(*node));
         }
