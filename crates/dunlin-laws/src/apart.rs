@@ -1,8 +1,8 @@
-//! The third transport: two halves with messages between them that take their time.
+//! The third transport: two halves that exchange delayed messages.
 //!
-//! What [`Joined`](crate::Joined) does within one call are messages here, in order in each direction, each
-//! delivered some polls later: requests cross with their withdrawals, and the end of one side with what the
-//! other has just sent. It follows the table in `dunlin_core::agent` as a node does.
+//! The calls within [`Joined`](crate::Joined) are messages here, in order in each direction, each delivered
+//! some polls later. Requests cross with their withdrawals, and the end of one side with messages that the
+//! other has just sent. The carrier follows the table in `dunlin_core::agent` as a node does.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -15,7 +15,7 @@ use crate::joined::hole;
 use crate::kind::Kind;
 use crate::transport::{Background, Feature, Transport};
 
-/// Two halves, with messages on their way between them.
+/// Two halves, with messages in flight between them.
 #[derive(Clone, Copy, Debug)]
 pub struct Apart;
 
@@ -47,7 +47,7 @@ impl Transport for Apart {
     }
 }
 
-/// The receiver at the other half of this one.
+/// Returns the receiver of a second half that is joined to `far`.
 fn apart<T: Portable>(far: Receiver<T>, policy: Policy, spawn: &mut dyn FnMut(Background)) -> Receiver<T> {
     let (near, receiver) = channel_with(policy);
     let mut carrier = Carrier::new(Outlet::new(far), Inlet::new(near));
@@ -55,14 +55,14 @@ fn apart<T: Portable>(far: Receiver<T>, policy: Policy, spawn: &mut dyn FnMut(Ba
     receiver
 }
 
-/// To the receiver's half. Values travel in the messages, so they need not be cloned; a node keeps them and
-/// sends copies.
+/// Messages to the receiver's half. They carry the values, so values need not be cloned; a node keeps its
+/// values and sends copies.
 enum Forth<T> {
     Sent(T),
     Offer(u64, T),
     OfferChoice(u64, u128),
     Grant(u64, u64, T),
-    /// The offer that was asked for is not there any more.
+    /// The requested offer no longer exists.
     Refuse(u64),
     Withdraw(u64),
     Revoke(u64),
@@ -71,11 +71,11 @@ enum Forth<T> {
     Gone,
 }
 
-/// To the sender's half.
+/// Messages to the sender's half.
 enum Answer<T> {
     Said(FromReceiver<T>),
     Withdrawn(u64, Option<T>),
-    /// What was granted is not wanted any more.
+    /// The receiver no longer needs the granted value.
     NotWanted(u64, T),
 }
 
@@ -163,7 +163,7 @@ impl<T: Send + 'static> Carrier<T> {
         }
     }
 
-    /// `false`: nothing follows.
+    /// Returns `false` if no message can follow.
     fn deliver_forth(&mut self, message: Forth<T>) -> bool {
         match message {
             Forth::Sent(value) => assert!(self.inlet.push(value).is_ok(), "sent without a credit"),
@@ -190,7 +190,7 @@ impl<T: Send + 'static> Carrier<T> {
         true
     }
 
-    /// Behind what the receiver's half has sent already.
+    /// Queues an answer behind all events of the receiver's half.
     fn say_back(&mut self, message: Answer<T>) {
         let mut cx = Context::from_waker(std::task::Waker::noop());
         while let Poll::Ready(event) = self.inlet.poll(&mut cx) {

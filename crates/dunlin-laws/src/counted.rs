@@ -1,11 +1,11 @@
-//! A value that counts its copies, also those that have crossed to another node.
+//! A value that counts its copies, including copies that have crossed to another node.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// All of one [`Counted::new`] are copies of each other.
+/// All clones of one [`Counted::new`] are copies of each other.
 #[derive(Clone, Debug)]
 pub(crate) struct Counted {
     number: u64,
@@ -18,7 +18,7 @@ impl PartialEq for Counted {
     }
 }
 
-/// Only the number crosses: the reader finds the count here.
+/// Only the number is serialized: deserialization finds the count here.
 static COUNTS: Mutex<(u64, BTreeMap<u64, Weak<()>>)> = Mutex::new((0, BTreeMap::new()));
 
 fn counts() -> MutexGuard<'static, (u64, BTreeMap<u64, Weak<()>>)> {
@@ -35,7 +35,7 @@ impl Counted {
         Self { number, count }
     }
 
-    /// How many there are, with this one.
+    /// The number of copies, including this one.
     pub(crate) fn count(&self) -> usize {
         Arc::strong_count(&self.count)
     }

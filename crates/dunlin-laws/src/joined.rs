@@ -1,7 +1,7 @@
 //! The second transport: two half channels, joined in memory by a pair of agents.
 //!
-//! Nothing but the agents' messages passes between the halves, so whatever holds here does not depend on the
-//! two ends sharing memory. It is the local stand-in for a connection between nodes.
+//! Only the agents' messages pass between the halves, so laws that hold here do not depend on memory that the
+//! two ends share. It is the local stand-in for a connection between nodes.
 
 use dunlin::agent::{Inlet, Outlet, calls, join};
 use dunlin::{Callee, Caller, Policy, Portable, Receiver, Sender, channel, channel_with};
@@ -20,7 +20,7 @@ impl Transport for Joined {
 
     fn channel<T: Portable>(&self, policy: Policy, spawn: &mut dyn FnMut(Background)) -> (Sender<T>, Receiver<T>) {
         let (sender, far) = channel();
-        // The policy is at home, which is where the receiver is.
+        // The policy is at the channel's home, where the receiver is.
         let (near, receiver) = channel_with(policy);
         spawn(Box::pin(join(Outlet::new(far), Inlet::new(near))));
         (sender, receiver)
@@ -46,7 +46,7 @@ impl Transport for Joined {
     }
 }
 
-/// What halves that are apart cannot do.
+/// The features that separate halves lack.
 pub(crate) fn hole(feature: Feature, kind: &Kind) -> Option<&'static str> {
     match feature {
         Feature::Len => Some("the sender's len is of its own half: 0 (tests/holes.rs)"),

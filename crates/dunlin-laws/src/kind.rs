@@ -1,45 +1,45 @@
-//! The policies over which the laws run, and what each promises.
+//! The policies under which the laws run, and what each promises.
 
 use dunlin::{
     Admit, Buffering, Overflow, Policy, drop_newest, fifo, overwrite_newest, overwrite_oldest, rendezvous, unbounded,
 };
 
-/// What happens to a value when there is no room.
+/// The effect of a send when the channel has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Full {
-    /// Its send waits.
+    /// The send waits.
     Waits,
-    /// The oldest makes room.
+    /// The channel drops its oldest value to make room.
     DropsOldest,
-    /// The newest makes room.
+    /// The new value replaces the newest in the channel.
     ReplacesNewest,
-    /// It is dropped, and its send answers `Ok`.
+    /// The channel drops the sent value, and the send returns `Ok`.
     DropsThis,
-    /// Its send is refused.
+    /// The channel refuses the send.
     Refuses,
 }
 
-/// A policy with what it promises: a column of the matrix.
+/// A policy and its promises: a column of the matrix.
 #[derive(Clone, Debug)]
 pub struct Kind {
-    /// As the table shows it.
+    /// Its name in the table.
     pub name: &'static str,
     /// The policy.
     pub policy: Policy,
-    /// How many values it keeps that have not been received.
+    /// How many unreceived values it keeps.
     pub room: usize,
-    /// What it does with one more.
+    /// What it does with a value beyond `room`.
     pub full: Full,
-    /// How many operations may wait on either side, and which gives way.
+    /// How many operations may wait on either side, and which one gives way.
     pub pending: Option<(usize, Overflow)>,
 }
 
-/// As good as no bound: no law sends as many values.
+/// Practically unbounded: no law sends as many values.
 pub const NO_BOUND: usize = 1 << 20;
 
 impl Kind {
-    /// A column for a policy of a user's own.
+    /// A column for a user-defined policy.
     pub fn new(name: &'static str, policy: impl Into<Policy>, room: usize, full: Full) -> Self {
         Self { name, policy: policy.into(), room, full, pending: None }
     }
@@ -49,12 +49,12 @@ impl Kind {
         Self { pending: Some((2, overflow)), ..Self::new(name, policy, 0, Full::Waits) }
     }
 
-    /// Whether a send waits for as long as there is no room.
+    /// Whether a send waits while there is no room.
     pub fn waits(&self) -> bool {
         self.full == Full::Waits && self.room < NO_BOUND
     }
 
-    /// Whether every value whose send was `Ok` is received, if anything is.
+    /// Whether no value is discarded after its send returned `Ok`.
     pub fn keeps(&self) -> bool {
         matches!(self.full, Full::Waits | Full::Refuses)
     }
@@ -64,7 +64,7 @@ impl Kind {
         self.room == 0
     }
 
-    /// Whether it is a rendezvous without bounds on waiting operations.
+    /// Whether it is a rendezvous without a bound on waiting operations.
     pub fn is_plain_rendezvous(&self) -> bool {
         self.is_rendezvous() && self.is_open()
     }
@@ -75,7 +75,7 @@ impl Kind {
     }
 }
 
-/// A user's own policy: three values, then no.
+/// A user-defined policy: it keeps three values, then refuses.
 #[derive(Clone, Debug)]
 struct Three;
 

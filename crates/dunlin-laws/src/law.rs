@@ -1,4 +1,4 @@
-//! A law, and what it is given to run on.
+//! A law, and the context in which it runs.
 
 use std::fmt;
 
@@ -10,17 +10,17 @@ use crate::transport::{Feature, Transport};
 
 /// A row of the matrix.
 pub struct Law<X: Transport> {
-    /// Its name: the function's.
+    /// The name of its function.
     pub name: &'static str,
     /// The law, in one line.
     pub says: &'static str,
-    /// To which policies it applies.
+    /// The policies to which it applies.
     pub applies: fn(&Kind) -> bool,
-    /// What the transport must be able to do.
+    /// The features that the transport must have.
     pub needs: &'static [Feature],
-    /// Under how many seeds at most it runs: less for a long one.
+    /// The maximum number of seeds it runs under: fewer for a slow law.
     pub seeds_max: u64,
-    /// Why it has all handles of what is shared at one node, if the transport has nodes.
+    /// Why it keeps all handles of a shared end at one node, if the transport has nodes.
     pub one_node: Option<&'static str>,
     pub(crate) run: fn(&Cx<'_, X>),
 }
@@ -65,9 +65,9 @@ macro_rules! laws {
 }
 pub(crate) use laws;
 
-/// The side at which a law shares an end, or makes a barrier or a broadcast...
+/// The side at which a law shares an end, or creates a barrier or a broadcast.
 pub const HERE: usize = 0;
-/// ... and the other one.
+/// The side opposite [`HERE`].
 pub const THERE: usize = 1;
 
 /// Applies to every policy.
@@ -75,7 +75,7 @@ pub(crate) fn all(_: &Kind) -> bool {
     true
 }
 
-/// What one run of a law is given: a transport, a policy, a seed.
+/// The context of one run of a law: a transport, a policy, a seed.
 pub struct Cx<'a, X: Transport> {
     /// The executor.
     pub rig: &'a Rig,
@@ -92,12 +92,12 @@ impl<X: Transport> fmt::Debug for Cx<'_, X> {
 }
 
 impl<'a, X: Transport> Cx<'a, X> {
-    /// A channel of the column's policy.
+    /// Creates a channel with the column's policy.
     pub fn channel<T: Portable>(&self) -> (Sender<T>, Receiver<T>) {
         self.channel_of(self.kind.policy.clone())
     }
 
-    /// A channel of this policy.
+    /// Creates a channel with this policy.
     pub fn channel_of<T: Portable>(&self, policy: impl Into<Policy>) -> (Sender<T>, Receiver<T>) {
         let ends = self.transport.channel(policy.into(), &mut |work| {
             self.rig.spawn_boxed(work);
@@ -106,7 +106,7 @@ impl<'a, X: Transport> Cx<'a, X> {
         ends
     }
 
-    /// A receiver that was made here, at the other side.
+    /// Moves a receiver that was created on this side to the other side.
     ///
     /// # Panics
     /// If the transport cannot do that: the law must declare that it needs [`Feature::Stretched`].
@@ -118,7 +118,7 @@ impl<'a, X: Transport> Cx<'a, X> {
         there.expect("the law says that it needs stretched receivers")
     }
 
-    /// A channel of the column's policy, with the sender at this side, of two.
+    /// Creates a channel with the column's policy and the sender at `side` (0 or 1).
     pub fn channel_from<T: Portable>(&self, side: usize) -> (Sender<T>, Receiver<T>) {
         let ends = self.transport.channel_from(side, self.kind.policy.clone(), &mut |work| {
             self.rig.spawn_boxed(work);
@@ -127,15 +127,15 @@ impl<'a, X: Transport> Cx<'a, X> {
         ends
     }
 
-    /// An end that is at this side, at the other one, if those are nodes.
+    /// Moves an end that is at `side` to the other side, if the sides are nodes.
     pub fn carry<E: Portable>(&self, end: E, side: usize) -> E {
         let there = self.transport.carry(end, side);
         self.rig.settle();
         there
     }
 
-    /// `N` handles of what is shared [here](HERE). Over nodes the seed decides which of them are at the other
-    /// node; at least one is.
+    /// `N` handles of an end that was shared [here](HERE). Over nodes the seed decides which of them are at
+    /// the other node; at least one is.
     pub fn handles<S: Portable + Clone, const N: usize>(&self, shared: S) -> [S; N] {
         if !self.transport.has_nodes() {
             return std::array::from_fn(|_| shared.clone());
@@ -147,15 +147,15 @@ impl<'a, X: Transport> Cx<'a, X> {
         })
     }
 
-    /// Another handle of what is shared [here](HERE), at the other side if that is a node.
+    /// Another handle of an end that was shared [here](HERE), at the other side if that is a node.
     pub fn there<S: Portable + Clone>(&self, shared: &S) -> S {
         self.carry(shared.clone(), HERE)
     }
 
-    /// A call channel with the caller at this side, of two.
+    /// Creates a call channel with the caller at `side` (0 or 1).
     ///
     /// # Panics
-    /// If the transport has none: the law must declare that it needs [`Feature::Calls`].
+    /// If the transport has no call channels: the law must declare that it needs [`Feature::Calls`].
     pub fn call_from<Q: Portable, A: Portable>(&self, side: usize) -> (Caller<Q, A>, Callee<Q, A>) {
         let ends = self.transport.call_from(side, &mut |work| {
             self.rig.spawn_boxed(work);
@@ -164,7 +164,7 @@ impl<'a, X: Transport> Cx<'a, X> {
         ends.expect("the law says that it needs calls")
     }
 
-    /// A call channel.
+    /// Creates a call channel.
     ///
     /// # Panics
     /// As [`Cx::call_from`].
@@ -173,12 +173,12 @@ impl<'a, X: Transport> Cx<'a, X> {
         self.call_from(side)
     }
 
-    /// Takes a future in hand.
+    /// Takes a future in hand: only the law polls it.
     pub fn hand<F: Future>(&self, future: F) -> Hand<'a, F> {
         self.rig.hand(future)
     }
 
-    /// The same, polled until it is no longer woken.
+    /// As [`Cx::hand`], and polls it until it is no longer woken.
     pub fn begin<F: Future>(&self, future: F) -> Hand<'a, F> {
         let mut hand = self.rig.hand(future);
         hand.run();
@@ -194,7 +194,7 @@ impl<'a, X: Transport> Cx<'a, X> {
         self.rig.hand(future).out()
     }
 
-    /// Runs a task.
+    /// Runs a future as a task.
     pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> Task<'a, T> {
         self.rig.spawn(future)
     }
@@ -204,7 +204,7 @@ impl<'a, X: Transport> Cx<'a, X> {
         self.rig.settle();
     }
 
-    /// Whether the transport can do this.
+    /// Whether the transport has this feature.
     pub fn can(&self, feature: Feature) -> bool {
         self.transport.hole(feature, self.kind).is_none()
     }
@@ -214,8 +214,8 @@ impl<'a, X: Transport> Cx<'a, X> {
         self.rig.below(n)
     }
 
-    /// Sends as many values as there is room for, so that the next send waits, or meets what the policy does
-    /// then. They count down to 1000.
+    /// Sends as many values as there is room for, so that the next send waits or has the policy's outcome for
+    /// a full channel. The values count up from 1000.
     pub fn fill(&self, tx: &mut Sender<u32>) -> Vec<u32> {
         let values: Vec<u32> = (0..self.kind.room.min(8) as u32).map(|n| 1000 + n).collect();
         for value in &values {
@@ -224,7 +224,7 @@ impl<'a, X: Transport> Cx<'a, X> {
         values
     }
 
-    /// Takes what is there.
+    /// Receives all values that are available.
     pub fn drain<T>(&self, rx: &mut Receiver<T>) -> Vec<T> {
         let mut values = Vec::new();
         loop {
@@ -237,7 +237,7 @@ impl<'a, X: Transport> Cx<'a, X> {
         }
     }
 
-    /// Lets `ticks` pass.
+    /// Advances the clock by `ticks`.
     pub fn pass(&self, ticks: u32) {
         waits::advance(waits::tick().wrapping_add(ticks));
         self.rig.settle();

@@ -1,17 +1,17 @@
 //! The laws of dunlin's channels: behaviour as a matrix of policy, operation and transport.
 //!
-//! A [`Law`] is a function that makes a channel, does something with it and asserts what must be. It is
-//! generic over the [`Transport`] that connects the two ends, and runs for every policy ([`Kind`]) it applies
-//! to, under many seeds of a small deterministic executor ([`Rig`]). No law sleeps or reads a clock.
-//! `docs/laws.md` lists them.
+//! A [`Law`] is a function that makes a channel, uses it, and asserts what must be true. It is generic over
+//! the [`Transport`] that connects the two ends. It runs for every policy ([`Kind`]) it applies to, under
+//! many seeds of a small deterministic executor ([`Rig`]). No law sleeps or reads a clock. `docs/laws.md`
+//! lists them.
 //!
 //! # Map
 //! - [`rig`]: the executor; [`Hand`]: one future that only the law polls.
 //! - [`kind`]: the policies and what they promise.
 //! - [`transport`]: how two ends are connected.
-//! - [`law`], [`mod@laws`]: a law, and all of them, by subject.
-//! - [`report`]: runs them and prints the matrix.
-//! - [`laws!`](crate::laws!), [`users`]: the same for a policy or a network of your own.
+//! - [`law`], [`mod@laws`]: the type of a law, and all laws by subject.
+//! - [`report`]: runs the laws and prints the matrix.
+//! - [`laws!`](crate::laws!), [`users`]: runs them for a policy or a network of your own.
 //! - [`refusals`]: what must not compile.
 //!
 //! # Examples

@@ -1,5 +1,5 @@
-//! Channels over a link, as two transports: halves that push words, with values as bytes; and the same
-//! over two links, whose wire carries bytes in pieces and is cut again and again.
+//! Channels over a link, as two transports. In the first, halves push words, with values as bytes; in the
+//! second, two links exchange them over a wire that carries bytes in pieces and is cut again and again.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ use crate::kind::Kind;
 use crate::rig::{Random, Rig};
 use crate::transport::{Background, Feature, Transport};
 
-/// Two halves, with words on their way between them.
+/// Two halves, with words in flight between them.
 #[derive(Clone, Copy, Debug)]
 pub struct Pushed;
 
@@ -49,8 +49,8 @@ impl Transport for Pushed {
     }
 }
 
-/// A word of a link is more steps than one in memory, and so all policies together take a few seeds each,
-/// unless `DUNLIN_SEEDS` overrides it.
+/// A word over a link takes more steps than one in memory, so each policy runs under few seeds, unless
+/// `DUNLIN_SEEDS` overrides it.
 fn seeds_max() -> u64 {
     if std::env::var_os("DUNLIN_SEEDS").is_some() { u64::MAX } else { 8 }
 }
@@ -64,10 +64,10 @@ fn not_over_a_link(feature: Feature, kind: &Kind) -> Option<&'static str> {
     }
 }
 
-/// Two links, and a wire between them that a law's seed cuts.
+/// Two links, and a wire between them that is cut at random, from the law's seed.
 pub struct Linked {
     world: RefCell<Option<Rc<World>>>,
-    /// The wire carries so many bytes at once at most.
+    /// The wire carries fewer than this many bytes at once.
     piece_max: u64,
 }
 
@@ -78,8 +78,8 @@ impl Default for Linked {
 }
 
 impl Linked {
-    /// Whose wire carries fewer than so many bytes at once. Of values that take very many pieces none comes
-    /// through between two cuts.
+    /// Creates links whose wire carries fewer than `piece_max` bytes at once. A value that takes very many
+    /// pieces never gets through between two cuts.
     pub fn in_pieces(piece_max: u64) -> Self {
         Self { world: RefCell::default(), piece_max }
     }
@@ -119,8 +119,7 @@ impl Transport for Linked {
 
     fn end(&self) {
         let Some(world) = self.world.replace(None) else { return };
-        // Nothing carries what is left to send any more: a half that would still wait for it is one too
-        // many.
+        // The wire no longer carries any output, so a half that still waits to send is left over.
         drop(world);
     }
 
@@ -147,10 +146,10 @@ impl fmt::Debug for Linked {
     }
 }
 
-/// What carries the bytes of two links.
+/// The wire between two links.
 struct Cable {
     sides: [Side; 2],
-    /// What is on its way from each of them.
+    /// The bytes in flight from each side.
     ways: [VecDeque<u8>; 2],
     piece_max: u64,
     now: Duration,
@@ -181,7 +180,7 @@ impl Cable {
         Poll::Pending
     }
 
-    /// Everything on its way is lost, and each side continues from what the other has seen.
+    /// Drops all bytes in flight; each side resumes after the last message that the other has seen.
     fn cut(&mut self) {
         self.ways.iter_mut().for_each(VecDeque::clear);
         self.sides.iter_mut().for_each(Side::cut);
@@ -191,7 +190,7 @@ impl Cable {
     }
 }
 
-/// What one half has sent.
+/// The words that one half has sent.
 #[derive(Default)]
 struct Way(Mutex<(VecDeque<Word>, Option<Waker>, bool)>);
 
@@ -210,9 +209,9 @@ impl Link for Way {
 }
 
 struct Wire {
-    /// The sending half, and the home.
+    /// The sending half and the home.
     halves: [Arc<dyn Half>; 2],
-    /// What each of them has sent.
+    /// The words that each of them has sent.
     ways: [Arc<Way>; 2],
     random: u32,
 }

@@ -1,14 +1,14 @@
-//! What does not compile: laws that the type system keeps. Each block is a doc test that must fail with the
-//! named error.
+//! Laws that the type system enforces. Each block is a doc test that must fail to compile with the named
+//! error.
 //!
-//! The same end twice in a choice:
+//! A choice with the same end twice:
 //! ```compile_fail,E0499
 //! # use dunlin::prelude::*;
 //! # async fn f(mut rx: Receiver<u8>) {
 //! alt! { a = rx.recv() => drop(a), b = rx.next() => drop(b) }
 //! # }
 //! ```
-//! also at run time:
+//! The same for a choice that is built at run time:
 //! ```compile_fail,E0499
 //! # use dunlin::prelude::*;
 //! # async fn f(mut tx: Sender<u8>) {
@@ -24,21 +24,21 @@
 //! alt! { sent = a.send_from(&mut slot) => drop(sent), sent = b.send_from(&mut slot) => drop(sent) }
 //! # }
 //! ```
-//! A send in a choice of a value that would be lost if it is not chosen:
+//! A send in a choice whose value would be lost if the branch is not chosen:
 //! ```compile_fail,E0277
 //! # use dunlin::prelude::*;
 //! # async fn f(mut tx: Sender<String>, mut rx: Receiver<u8>) {
 //! alt! { sent = tx.send("krill".to_string()) => drop(sent), got = rx.recv() => drop(got) }
 //! # }
 //! ```
-//! A pattern that may refuse a value which has been received already:
+//! A refutable pattern, which could refuse a value that has already been received:
 //! ```compile_fail,E0004
 //! # use dunlin::prelude::*;
 //! # async fn f(mut rx: Receiver<u8>) {
 //! alt! { Ok(value) = rx.recv() => drop(value), skip => {} }
 //! # }
 //! ```
-//! A future that is not named as one:
+//! A future without `future(..)` around it:
 //! ```compile_fail,E0277
 //! # use dunlin::prelude::*;
 //! # async fn f(mut rx: Receiver<u8>) {
@@ -53,7 +53,7 @@
 //! tx.send(1).await.unwrap();
 //! # }
 //! ```
-//! An end while its own operation is under way:
+//! An end while its own operation is in progress:
 //! ```compile_fail,E0499
 //! # use dunlin::prelude::*;
 //! # async fn f(mut rx: Receiver<u8>) {
@@ -62,7 +62,7 @@
 //! drop(held);
 //! # }
 //! ```
-//! A claim twice through one handle:
+//! Two claims through one handle:
 //! ```compile_fail,E0499
 //! # use dunlin::prelude::*;
 //! # async fn f(mut tx: Shared<Sender<u8>>) {
@@ -78,7 +78,7 @@
 //! let second = rx.clone();
 //! # }
 //! ```
-//! Poison by an end without the power to, and its way back:
+//! Poison by an end without that power, and its conversion back:
 //! ```compile_fail,E0599
 //! # use dunlin::prelude::*;
 //! # fn f(rx: Receiver<u8, NoPoison>) {
@@ -91,14 +91,14 @@
 //! let powerful: Sender<u8> = tx.into();
 //! # }
 //! ```
-//! A process that takes what cannot go to another thread:
+//! A process that moves a type that is not `Send` to another thread:
 //! ```compile_fail,E0277
 //! # use dunlin::prelude::*;
 //! # async fn f(mut tx: Sender<std::rc::Rc<u8>>) {
 //! spawn(async move { tx.send(std::rc::Rc::new(1)).await });
 //! # }
 //! ```
-//! What serde cannot write, in a message to another node, also by a broadcast:
+//! A type that serde cannot serialize, in a message to another node, also by a broadcast:
 //! ```compile_fail,E0277
 //! # use dunlin::prelude::*;
 //! # async fn f(node: Node) -> Result {

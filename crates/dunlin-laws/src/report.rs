@@ -1,4 +1,4 @@
-//! Runs the laws over a transport, and reports what held.
+//! Runs the laws over a transport and reports the results.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -11,26 +11,26 @@ use crate::law::{Cx, Law};
 use crate::rig::Rig;
 use crate::transport::Transport;
 
-/// Under how many seeds each cell of the matrix runs, unless `DUNLIN_SEEDS` overrides it.
+/// How many seeds each cell of the matrix runs under, unless `DUNLIN_SEEDS` overrides it.
 pub const SEEDS: u64 = 50;
 
-/// What became of one cell.
+/// The result of one cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It held under all seeds.
+    /// The law held under all seeds.
     Held,
-    /// The same, with all handles of what is shared at one node; and why.
+    /// The law held with all handles of the shared end at one node, for this reason.
     HeldAtOneNode(&'static str),
     /// The law does not apply to this policy.
     NotApplicable,
-    /// The transport lacks what the law needs; its reason.
+    /// The transport lacks a feature that the law needs, for this reason.
     Hole(&'static str),
-    /// Broken, under this seed, with this message.
+    /// The law is broken, under this seed, with this message.
     Broken {
         /// The seed.
         seed: u64,
-        /// What the law found.
+        /// The message of the law's panic.
         message: String,
     },
 }
@@ -40,7 +40,7 @@ impl Outcome {
         matches!(self, Self::Held | Self::HeldAtOneNode(_))
     }
 
-    /// Why it is less than a full `ok`.
+    /// Why the cell is less than a full `ok`.
     fn reason(&self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Hole(why) => Some(("hole", why)),
@@ -65,7 +65,7 @@ thread_local! {
     static LAST: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Keeps panics of this thread out of the output while a law runs: many are part of one.
+/// Keeps panics of this thread out of the output while a law runs: many laws panic on purpose.
 fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -96,7 +96,8 @@ fn number(name: &str) -> Option<u64> {
 
 /// Runs `laws` over `kinds` on `transport`.
 ///
-/// `DUNLIN_SEED=n` runs one seed, `DUNLIN_SEEDS=n` that many, `DUNLIN_LAW=part` the laws whose name has it.
+/// `DUNLIN_SEED=n` runs only that seed, `DUNLIN_SEEDS=n` runs n seeds, `DUNLIN_LAW=part` runs the laws whose
+/// names contain `part`.
 pub fn run<X: Transport>(transport: &X, kinds: &[Kind], laws: &[Law<X>]) -> Report {
     listen();
     let only = std::env::var("DUNLIN_LAW").unwrap_or_default();
@@ -104,7 +105,7 @@ pub fn run<X: Transport>(transport: &X, kinds: &[Kind], laws: &[Law<X>]) -> Repo
         .iter()
         .filter(|law| law.name.contains(&only))
         .map(|law| (law.name, (0..).zip(kinds).map(|(column, kind)| cell(transport, kind, column, law)).collect()));
-    // Which of this crate's tests runs this transport.
+    // The test of this crate that runs this transport.
     let test = if transport.name() == "simulated" { "--features sim --test simulated" } else { "--test matrix" };
     Report {
         transport: transport.name(),
@@ -114,7 +115,7 @@ pub fn run<X: Transport>(transport: &X, kinds: &[Kind], laws: &[Law<X>]) -> Repo
     }
 }
 
-/// Laws that let time pass are long, and run under so few seeds.
+/// Laws that advance the clock are slow, so they run under at most this many seeds.
 const TIMED_SEEDS_MAX: u64 = 10;
 static CLOCK: RwLock<()> = RwLock::new(());
 
@@ -129,13 +130,13 @@ fn cell<X: Transport>(transport: &X, kind: &Kind, column: u64, law: &Law<X>) -> 
         Some(seed) => seed..seed + 1,
         None => {
             let count = law.seeds_max.min(transport.seeds_max()).min(number("DUNLIN_SEEDS").unwrap_or(SEEDS));
-            // Where a run is long, there are few for each policy, but not the same.
+            // A transport with slow runs has few seeds per policy, so each policy gets different ones.
             let first = if transport.seeds_max() < SEEDS { column * count } else { 0 };
             first..first + count
         }
     };
     for seed in seeds {
-        // A law that lets time pass has the clock, which is the whole program's, to itself.
+        // The whole program has one clock, so a law that advances it runs alone.
         let (_alone, _beside) = if law.seeds_max <= TIMED_SEEDS_MAX || transport.moves_time() {
             (Some(CLOCK.write().unwrap_or_else(PoisonError::into_inner)), None)
         } else {
@@ -161,19 +162,19 @@ fn cell<X: Transport>(transport: &X, kind: &Kind, column: u64, law: &Law<X>) -> 
 }
 
 impl Report {
-    /// The command that runs these laws, if it is not that of this crate's own matrix.
+    /// Sets the command that runs these laws, if it is not that of this crate's own matrix.
     #[must_use]
     pub fn by(mut self, command: &str) -> Self {
         command.clone_into(&mut self.command);
         self
     }
 
-    /// How many cells held.
+    /// The number of cells that held.
     pub fn held(&self) -> usize {
         self.rows.iter().flat_map(|(_, cells)| cells).filter(|cell| cell.is_held()).count()
     }
 
-    /// A line for every broken cell, with how to run it again.
+    /// One line for each broken cell, with the command that runs it again.
     pub fn broken(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (law, cells) in &self.rows {

@@ -1,9 +1,9 @@
-//! A small executor on one thread in which everything that happens follows from a seed.
+//! A small single-threaded executor in which a seed determines everything that happens.
 //!
-//! It runs *tasks*, in a random order, and now and then polls one that was not woken, as an executor may.
-//! Beside them a law holds single futures in its own hand ([`Hand`]): it polls them when it chooses, drops
-//! them, forgets them, or leaves them alone. There is no clock and no sleep. What a thread did before has no
-//! influence: each poll has the whole budget of ready operations.
+//! It runs *tasks* in a random order, and now and then polls one that was not woken, as an executor may. A
+//! law also holds single futures in its own hand ([`Hand`]): it polls them when it chooses, drops them, leaks
+//! them, or leaves them alone. There is no clock and no sleep. Earlier work of the thread has no influence:
+//! each poll has the whole budget of ready operations.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -16,21 +16,21 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use dunlin::__rt::renew;
 
-/// A task's future as the rig keeps it.
+/// A task's future as the rig stores it.
 pub type Boxed<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// More polls than any law needs: a law that gets here does not terminate.
+/// More polls than any law needs: a law that reaches this limit does not terminate.
 const POLLS_MAX: u32 = 500_000;
 
 /// One in this many polls goes to a task that was not woken.
 const SPURIOUS: u64 = 7;
 
-/// Numbers from a seed: splitmix64 (Steele, Lea and Flood, 2014).
+/// A pseudorandom generator: splitmix64 (Steele, Lea and Flood, 2014).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers of this seed.
+    /// The generator with this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x6a09_e667_f3bc_c908)
     }
@@ -45,7 +45,7 @@ impl Random {
     }
 }
 
-/// Whether a task was woken.
+/// Whether a task has been woken.
 struct Flag(AtomicBool);
 
 impl Flag {
@@ -70,7 +70,7 @@ impl Wake for Flag {
 
 enum Slot {
     Waiting(Boxed<'static>),
-    /// It is being polled.
+    /// The task is being polled.
     Out,
     Done,
 }
@@ -81,10 +81,10 @@ struct Tasks {
     polls: u32,
 }
 
-/// The executor. See the module.
+/// The executor. See the module documentation.
 pub struct Rig {
     tasks: RefCell<Tasks>,
-    /// Waits for what is under way outside.
+    /// Waits for work outside the rig.
     outside: RefCell<Option<Box<dyn Fn()>>>,
 }
 
@@ -95,7 +95,7 @@ impl fmt::Debug for Rig {
 }
 
 impl Rig {
-    /// A rig whose every choice follows from `seed`.
+    /// Creates a rig whose every random choice follows from `seed`.
     pub fn new(seed: u64) -> Self {
         Self {
             tasks: RefCell::new(Tasks { slots: Vec::new(), random: Random::new(seed), polls: 0 }),
@@ -119,14 +119,14 @@ impl Rig {
         Task { rig: self, number, output }
     }
 
-    /// Runs what a transport needs in the background. The number is the task's.
+    /// Runs a transport's background work as a task, and returns the task's number.
     pub fn spawn_boxed(&self, future: Boxed<'static>) -> usize {
         let mut tasks = self.tasks.borrow_mut();
         tasks.slots.push((Slot::Waiting(future), Flag::raised()));
         tasks.slots.len() - 1
     }
 
-    /// Polls one task: mostly one that was woken. `false`: none was.
+    /// Polls one task, usually one that was woken. Returns `false` if no task was woken.
     pub fn step(&self) -> bool {
         let mut tasks = self.tasks.borrow_mut();
         let waiting = |slot: &Slot| matches!(slot, Slot::Waiting(_));
@@ -156,12 +156,12 @@ impl Rig {
         true
     }
 
-    /// Runs the tasks until none of them was woken.
+    /// Runs the tasks until none of them is woken.
     pub fn settle(&self) {
         self.settle_watching(|| ());
     }
 
-    /// The same, and looks after each poll.
+    /// As [`Rig::settle`], and calls `look` after each poll.
     pub fn settle_watching(&self, look: impl Fn()) {
         loop {
             while self.step() {
@@ -181,8 +181,8 @@ impl Rig {
         tasks.slots.iter().any(|(slot, flag)| matches!(slot, Slot::Waiting(_)) && flag.is_raised())
     }
 
-    /// Tasks of this rig may be woken by what is under way outside of it: `wait` returns when there is
-    /// nothing of that any more.
+    /// Registers `wait` for work outside this rig that may wake its tasks. `wait` returns when none of that
+    /// work is left.
     pub fn at_rest(&self, wait: impl Fn() + 'static) {
         *self.outside.borrow_mut() = Some(Box::new(wait));
     }
@@ -207,21 +207,21 @@ impl<T> fmt::Debug for Task<'_, T> {
 }
 
 impl<T> Task<'_, T> {
-    /// Whether it has returned.
+    /// Whether the task has returned.
     pub fn is_done(&self) -> bool {
         self.output.borrow().is_some()
     }
 
-    /// What it returned.
+    /// The output of the task.
     ///
     /// # Panics
-    /// If it has not.
+    /// If the task has not returned.
     #[track_caller]
     pub fn out(self) -> T {
         self.output.borrow_mut().take().expect("the task has not ended")
     }
 
-    /// Drops its future where it stands.
+    /// Drops the task's future in its current state.
     pub fn cancel(self) {
         let slot = std::mem::replace(&mut self.rig.tasks.borrow_mut().slots[self.number].0, Slot::Done);
         drop(slot);
@@ -243,7 +243,7 @@ impl<F: Future> fmt::Debug for Hand<'_, F> {
 }
 
 impl<F: Future> Hand<'_, F> {
-    /// Polls it once, woken or not, and lets the tasks settle. `true`: it is done.
+    /// Polls it once, woken or not, and lets the tasks settle. Returns `true` if it is done.
     pub fn poll(&mut self) -> bool {
         if let Some(future) = &mut self.future {
             self.flag.take();
@@ -257,31 +257,31 @@ impl<F: Future> Hand<'_, F> {
         self.is_done()
     }
 
-    /// Polls it for as long as it is woken; a new one counts as woken. `true`: it is done.
+    /// Polls it while it is woken; a new hand counts as woken. Returns `true` if it is done.
     pub fn run(&mut self) -> bool {
         let mut polls = 0;
         let mut woken = !self.is_done() && self.is_woken();
         while woken {
             polls += 1;
             assert!(polls < 10_000, "the future wakes itself for ever");
-            // All has settled when that returns.
+            // `poll` returns after all tasks have settled.
             woken = !self.poll() && self.flag.is_raised();
         }
         self.is_done()
     }
 
-    /// Whether it was woken since it was polled last.
+    /// Whether it has been woken since its last poll.
     pub fn is_woken(&self) -> bool {
         self.rig.settle();
         self.flag.is_raised()
     }
 
-    /// Whether it has given its output.
+    /// Whether it has returned its output.
     pub fn is_done(&self) -> bool {
         self.future.is_none()
     }
 
-    /// Its output; runs it first.
+    /// Runs it and returns its output.
     ///
     /// # Panics
     /// If it waits.
@@ -291,15 +291,15 @@ impl<F: Future> Hand<'_, F> {
         self.output.take().expect("the future still waits, and nobody has woken it")
     }
 
-    /// Leaks it where it stands.
+    /// Leaks the future in its current state.
     pub fn forget(mut self) {
         std::mem::forget(self.future.take());
     }
 }
 
-/// Something a law may run beside others.
+/// A future that a law may run concurrently with others.
 pub trait Runs {
-    /// Polls it if it was woken; whether it was.
+    /// Polls it if it was woken; returns whether it was.
     fn turn(&mut self) -> bool;
 }
 
@@ -331,13 +331,13 @@ impl Rig {
     }
 }
 
-/// A future that is polled inside every wake of it, as some executors do: what another thread could do at the
-/// worst moment.
+/// A future that is polled inside every one of its wakes, as some executors do. It acts as another thread
+/// could at the worst moment.
 struct Eager(Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>);
 
 impl Eager {
     fn poll(self: &Arc<Self>) {
-        // Woken by what it does itself: it is being polled.
+        // The future woke itself while it is being polled.
         let Ok(mut future) = self.0.try_lock() else { return };
         let waker = self.clone().into();
         renew();
@@ -355,12 +355,12 @@ impl Wake for Eager {
     }
 }
 
-/// Runs `future` now, and from then on within every wake.
+/// Polls `future` now, and then inside every wake.
 pub fn eager(future: impl Future<Output = ()> + Send + 'static) {
     Arc::new(Eager(Mutex::new(Some(Box::pin(future))))).poll();
 }
 
-/// Gives way to all other tasks once.
+/// Yields to all other tasks once.
 pub fn give_way() -> impl Future<Output = ()> {
     let mut first = true;
     std::future::poll_fn(move |cx| {
@@ -372,7 +372,7 @@ pub fn give_way() -> impl Future<Output = ()> {
     })
 }
 
-/// Polls `future` at most `polls` times, woken or not; `None`: then it was dropped where it stood.
+/// Polls `future` at most `polls` times, woken or not, then drops it in its current state and returns `None`.
 pub async fn cut_off<F: Future>(polls: u64, future: F) -> Option<F::Output> {
     let mut future = std::pin::pin!(future);
     let mut left = polls;

@@ -1,9 +1,9 @@
-//! The fourth transport: two nodes in a simulation, whose connection is delayed, split and cut.
+//! The fourth transport: two nodes in a simulation that delays, splits and cuts their connection.
 //!
-//! All that is between the ends is what a node runs: `Node` with its names, bridges, encodings and the
-//! protocol's machine; only time and sockets are simulated. The simulation is one task of the law's rig: it
-//! goes on when the rig lets it, and time passes in it when it has nothing else to do. Which end of a channel
-//! is on which of the nodes, and when a socket is cut, follows from the law's seed.
+//! Between the ends runs all the code of a node: `Node` with its names, bridges, encodings and the protocol's
+//! machine; only time and sockets are simulated. The simulation is one task of the law's rig: it proceeds
+//! when the rig polls it, and its time passes when it has nothing else to do. The law's seed determines which
+//! end of a channel is on which node, and when a socket is cut.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -33,7 +33,7 @@ struct World {
     names: std::sync::atomic::AtomicU32,
 }
 
-/// A law at rest stays at rest for this long: nothing that concerns a channel takes longer, and
+/// A simulation without events for this long is at rest: no operation of a channel takes longer, and
 /// heartbeats come later.
 const REST: Duration = Duration::from_secs(100);
 const HEARTBEAT: Duration = Duration::from_secs(10_000);
@@ -63,7 +63,7 @@ impl World {
 }
 
 impl World {
-    /// The end in a message from this node to the other one.
+    /// Sends the end in a message from this node to the other one.
     fn carry<E: Portable>(&self, end: E, from: usize) -> E {
         let (mut tx, mut rx) = self.channel_from::<E>(from, Policy::default());
         self.sim.run(async {
@@ -102,7 +102,7 @@ impl Transport for Simulated {
 
     fn end(&self) {
         let Some(world) = self.world.replace(None) else { return };
-        // No end is held any more. Both nodes have to notice, and to forget the channels.
+        // No end is held any more. Both nodes have to notice that and forget the channels.
         let cx = Context::from_waker(Waker::noop());
         while world.sim.step(&cx, REST) {}
         for node in &world.nodes {
@@ -110,7 +110,7 @@ impl Transport for Simulated {
         }
     }
 
-    // `Sim::run` does.
+    // `Sim::run` moves it.
     fn moves_time(&self) -> bool {
         true
     }
@@ -124,7 +124,7 @@ impl Transport for Simulated {
     }
 
     fn stretch<T: Portable>(&self, receiver: Receiver<T>, _: &mut dyn FnMut(Background)) -> Option<Receiver<T>> {
-        // It is of neither node yet.
+        // The receiver belongs to neither node yet.
         let world = self.world();
         Some(world.carry(receiver, world.sim.below(2) as usize))
     }

@@ -1,13 +1,13 @@
 //! The fifth transport: two nodes in one program, over TCP on loopback.
 //!
-//! Sockets, time and the runtime's threads are real, so a seed does not determine a run, only the order of
-//! the law's own tasks. It shows that a node on tokio does what the simulated one does.
+//! Sockets, time and the runtime's threads are real, so a seed determines only the order of the law's own
+//! tasks, not a run. This transport shows that a node on tokio behaves as the simulated node does.
 //!
-//! Quiescence is detected as follows. When the rig's tasks rest, all woken tasks of the nodes run, and
-//! neither node works on a channel, a value is sent and received each way. Everything a node had sent before
-//! has then arrived, and so has every immediate answer. If the nodes received nothing but these two values
-//! meanwhile, nothing was under way; otherwise the values are sent again. Only then is a law that expects no
-//! event judged.
+//! It detects quiescence as follows. When the rig's tasks rest, all woken tasks of the nodes have run and
+//! neither node works on a channel, it sends and receives a value each way. By then, everything that a node
+//! had sent before has arrived, and so has every immediate answer. If the nodes received nothing but these
+//! two values meanwhile, nothing was in flight; otherwise it sends the values again. A law that expects no
+//! event is judged only after that.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -23,24 +23,25 @@ use crate::kind::Kind;
 use crate::rig::Rig;
 use crate::transport::{Background, Feature, Transport};
 
-/// What a node receives for a value each way: an offer, and the notice that its own was taken.
+/// How many messages a node receives for a value each way: an offer, and the notice that its own value was
+/// taken.
 const HEARD: u64 = 2;
 
-/// More rounds than any exchange takes: nodes that still send then do so for ever.
+/// More rounds than any exchange takes: nodes that still send after them would send for ever.
 const ROUNDS_MAX: u32 = 10_000;
 
-/// After this many turns of the runtime's one worker every task that was woken before has run: in a turn it
-/// runs all that it has, or 61 of them.
+/// How many turns of the runtime's only worker thread run every task that was woken before: in one turn the
+/// worker runs all its tasks, or 61 of them.
 const TURNS: u32 = 4;
 
-/// A node that has not done by then what needs some round trips, never will.
+/// A node that has not finished a few round trips by then never will.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Two nodes, over TCP or what stands in its place.
+/// Two nodes, over TCP or a substitute for it.
 pub struct Tcp {
     name: &'static str,
     world: Rc<World>,
-    /// What the nodes hold for the two channels that carry what rests, which are there for good.
+    /// What the nodes hold for the two permanent channels that the quiescence check uses.
     own: [Records; 2],
     next: Cell<u64>,
     random: RefCell<crate::rig::Random>,
@@ -59,7 +60,7 @@ impl World {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("the system gives a thread");
         let (nodes, forth, back) = runtime.block_on(async {
-            // An address of their own for the names, so that tests can run side by side.
+            // Each world has its own address for the name service, so that tests can run concurrently.
             let names = format!("memory:laws-{}", WORLDS.fetch_add(1, Ordering::Relaxed));
             let join = || async { node().app("laws").names(&names).join().await.expect("joins") };
             let nodes = [join().await, join().await];
@@ -70,7 +71,7 @@ impl World {
         Self { runtime, nodes, forth: RefCell::new(forth), back: RefCell::new(back) }
     }
 
-    /// Returns when neither node sends anything any more.
+    /// Returns when neither node sends any more.
     fn rest(&self) {
         let (mut forth, mut back) = (self.forth.borrow_mut(), self.back.borrow_mut());
         self.runtime.block_on(async {
@@ -79,7 +80,7 @@ impl World {
                 let before = self.heard();
                 let (one, other) = dunlin::par!(cross(&mut forth), cross(&mut back));
                 one.and(other).expect("the connection lives");
-                // Also what the values themselves have left to do.
+                // The values themselves may have woken tasks.
                 let rests = self.have_run().await;
                 if rested && rests && self.heard() == before.map(|heard| heard + HEARD) {
                     return;
@@ -89,7 +90,7 @@ impl World {
         });
     }
 
-    /// Returns when all tasks have run that were woken before. Whether the nodes work on nothing then.
+    /// Waits until all tasks that were woken before have run; returns whether the nodes have no work then.
     async fn have_run(&self) -> bool {
         let turns = self.runtime.spawn(async {
             for _ in 0..TURNS {
@@ -109,7 +110,7 @@ impl World {
     }
 }
 
-/// A value goes over, and the word that it was received comes back.
+/// Sends a value across; the notice that it was received comes back.
 async fn cross((tx, rx): &mut (Sender<()>, Receiver<()>)) -> dunlin::Result {
     let (sent, received) = dunlin::par!(tx.send(()), rx.recv());
     sent?;
@@ -128,8 +129,8 @@ impl Default for Tcp {
 }
 
 impl Tcp {
-    /// Two nodes over another network: `node` gives the settings of either, with the network and where it
-    /// listens. `name` is for the table.
+    /// Two nodes over another network: `node` returns the settings of either node, with the network and the
+    /// address it listens at. `name` is for the table.
     pub fn over(name: &'static str, node: impl Fn() -> NodeBuilder) -> Self {
         let world = Rc::new(World::new(node));
         world.rest();
@@ -137,7 +138,7 @@ impl Tcp {
         Self { name, world, own, next: Cell::new(0), random: RefCell::new(crate::rig::Random::new(0)) }
     }
 
-    /// Waits until the condition holds: it takes some round trips, and no event marks it.
+    /// Waits until the condition holds; that takes some round trips, and no event marks it.
     fn until(&self, so: impl Fn() -> bool) -> bool {
         let began = std::time::Instant::now();
         while !so() {
@@ -229,7 +230,7 @@ impl fmt::Debug for Tcp {
     }
 }
 
-/// What ends on two nodes cannot do.
+/// The features that ends on two nodes lack.
 pub(crate) fn hole(feature: Feature, kind: &Kind) -> Option<&'static str> {
     match feature {
         Feature::Stretched if !kind.policy.is_portable() => {

@@ -1,4 +1,4 @@
-//! How the two ends of a channel are connected: what the laws are generic over.
+//! How the two ends of a channel are connected; the laws are generic over it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,10 +8,10 @@ use dunlin::{Callee, Caller, Policy, Portable, Receiver, Sender, call, channel_w
 use crate::kind::Kind;
 use crate::rig::Rig;
 
-/// Work that a transport does in the background.
+/// Background work of a transport.
 pub type Background = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A thing that not every transport can do. A transport without it has a *hole* in the matrix.
+/// A capability that not every transport has. A transport without it has a *hole* in the matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Feature {
@@ -23,47 +23,47 @@ pub enum Feature {
     Extended,
     /// Call channels.
     Calls,
-    /// Futures that were forgotten.
+    /// Futures that are leaked (`mem::forget`).
     Forgetting,
-    /// `len` of the sender counts what is buffered at the receiver.
+    /// `len` of the sender counts the values that are buffered at the receiver.
     Len,
     /// `try_send` into a buffer that has room.
     TrySend,
-    /// A panic of the policy reaches the sender.
+    /// A panic of the policy propagates to the sender.
     PolicyPanics,
-    /// The wait records name both ends' channel.
+    /// The wait records name the channel of both ends.
     Waits,
     /// Values are moved, not copied: each is dropped once.
     Moved,
-    /// What is buffered is values, not their bytes: it is dropped as values are.
+    /// The buffer holds values, not their bytes, and drops them as values.
     BufferedValues,
-    /// Poison that may be too weak: the sending end reports whether it was.
+    /// The sending end reports whether its poison was too weak.
     PoisonVerdict,
-    /// A receiver that was made here goes to the other side.
+    /// A receiver that was created here can move to the other side.
     Stretched,
 }
 
 /// A way to connect the two ends of a channel.
 pub trait Transport {
-    /// As the table shows it.
+    /// Its name in the table.
     fn name(&self) -> &'static str;
 
-    /// Makes a channel whose two ends are connected by this transport; background work, if it needs any, is
-    /// given to `spawn`.
+    /// Creates a channel whose two ends are connected by this transport. Background work, if it needs any, is
+    /// passed to `spawn`.
     fn channel<T: Portable>(&self, policy: Policy, spawn: &mut dyn FnMut(Background)) -> (Sender<T>, Receiver<T>);
 
-    /// A receiver that was made on this side, with the other side in between.
+    /// Moves a receiver that was created on this side to the other side, if the transport can.
     fn stretch<T: Portable>(&self, receiver: Receiver<T>, spawn: &mut dyn FnMut(Background)) -> Option<Receiver<T>> {
         let _ = (receiver, spawn);
         None
     }
 
-    /// Whether its two sides are nodes: then any end goes to the other side in a message.
+    /// Whether the two sides are nodes: then a message can carry any end to the other side.
     fn has_nodes(&self) -> bool {
         false
     }
 
-    /// The same as [`channel`](Self::channel), with the sender at this side, of two.
+    /// As [`channel`](Self::channel), with the sender at `side` (0 or 1).
     fn channel_from<T: Portable>(
         &self,
         side: usize,
@@ -74,14 +74,15 @@ pub trait Transport {
         self.channel(policy, spawn)
     }
 
-    /// An end, or what holds ends, in a message from this side to the other; as it is, where there are no
-    /// [nodes](Self::has_nodes).
+    /// Moves an end, or a value that holds ends, from `side` to the other side in a message. Without
+    /// [nodes](Self::has_nodes) it returns the end unchanged.
     fn carry<E: Portable>(&self, end: E, side: usize) -> E {
         let _ = side;
         end
     }
 
-    /// A call channel over this transport with the caller at this side, of two; if it has them.
+    /// Creates a call channel over this transport with the caller at `side` (0 or 1), if the transport has
+    /// call channels.
     fn call_from<Q: Portable, A: Portable>(
         &self,
         side: usize,
@@ -91,30 +92,30 @@ pub trait Transport {
         None
     }
 
-    /// A run of a law begins, with this seed, on this rig.
+    /// Starts a run of a law with this seed on this rig.
     fn begin(&self, rig: &Rig, seed: u64) {
         let _ = (rig, seed);
     }
 
-    /// The run is over, and nothing of it is there any more.
+    /// Ends the run; no state of it may remain.
     ///
     /// # Panics
-    /// If the transport still has something of it.
+    /// If the transport still holds state of the run.
     fn end(&self) {}
 
-    /// Whether its runs move the clock of the wait records, which is the whole program's: then nothing runs
-    /// beside them.
+    /// Whether its runs advance the clock of the wait records. The whole program shares that clock, so
+    /// nothing else runs at the same time.
     fn moves_time(&self) -> bool {
         false
     }
 
-    /// Under how many seeds at most a law runs.
+    /// The maximum number of seeds that a law runs under.
     fn seeds_max(&self) -> u64 {
         u64::MAX
     }
 
-    /// Why `feature` is missing with channels of this kind: the typed error that users see, and the test that
-    /// shows it. `None`: it is there.
+    /// Why `feature` is missing for channels of this kind: the typed error that users get, and the test that
+    /// shows it. `None` if the feature is present.
     fn hole(&self, feature: Feature, kind: &Kind) -> Option<&'static str> {
         let _ = (feature, kind);
         None

@@ -1,7 +1,8 @@
 //! The test kit: the laws for a policy or a network of your own.
 //!
-//! A crate with a policy or network depends on this one for its tests, and declares it in a test file of its
-//! own: a program has one clock, which some laws advance, and which `spawn` and sleep would advance too.
+//! A crate with a policy or network depends on this crate for its tests and declares the laws in a separate
+//! test file. The reason: a program has one clock, which some laws advance, and `spawn` and sleep would
+//! advance it too.
 //!
 //! ```
 //! use dunlin::{Admit, Buffering};
@@ -26,10 +27,10 @@
 //! # fn main() {}
 //! ```
 //!
-//! `room` is how many unreceived values it keeps, and `full`, one of [`Full`](crate::Full),
-//! what it does with one more: by that the laws know what they may ask. The module has a test for each
-//! [`Transport`] of this crate but TCP; over simulated nodes only with this crate's feature `sim`. A policy
-//! with a size is best tried with a small one, at most [`ROOM_MAX`].
+//! `room` is how many unreceived values the policy keeps, and `full`, one of [`Full`](crate::Full), is what
+//! it does with one more. The laws derive their expectations from both. The module has a test for each
+//! [`Transport`] of this crate but TCP; the one over simulated nodes requires this crate's feature `sim`. A
+//! policy with a size is best tested with a small one, at most [`ROOM_MAX`].
 //!
 //! ```
 //! use dunlin::net::Memory;
@@ -41,13 +42,13 @@
 //! }
 //! ```
 //!
-//! `listen` is an address, without the prefix, at which a free place is taken whenever it is listened at, as
-//! port 0 of TCP. The module tests the sockets first ([`contract`]), and then runs the laws over two nodes
-//! that have this network.
+//! `listen` is an address, without the prefix, at which each listener gets a free place, as with port 0 of
+//! TCP. The module first tests the sockets ([`contract`]), and then runs the laws over two nodes that have
+//! this network.
 //!
-//! What is broken is printed with the command that runs it again. `DUNLIN_SEED=7` runs one seed,
-//! `DUNLIN_SEEDS=500` that many in place of 50, `DUNLIN_LAW=part` the laws whose name has that in it. (A
-//! network of your own has its own time, so there a seed is not a run.)
+//! The report lists each broken law with the command that runs it again. `DUNLIN_SEED=7` runs only that seed,
+//! `DUNLIN_SEEDS=500` runs 500 seeds instead of 50, and `DUNLIN_LAW=part` runs the laws whose names contain
+//! `part`. (A network of your own has its own timing, so there a seed does not determine a run.)
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -60,13 +61,13 @@ use crate::report::{Report, run};
 use crate::tcp::Tcp;
 use crate::transport::Transport;
 
-/// The largest buffer that the laws fill. One that always has room uses [`NO_BOUND`].
+/// The largest buffer that the laws fill. A policy that always has room uses [`NO_BOUND`].
 pub const ROOM_MAX: usize = 6;
 
-/// Runs the laws for a policy over `transport`. `command` is what runs them again.
+/// Runs the laws for a policy over `transport`. `command` is the command that runs them again.
 ///
 /// # Panics
-/// If `room` of `kind` is more than the laws fill.
+/// If `room` of `kind` is more than [`ROOM_MAX`] and not [`NO_BOUND`].
 pub fn policy<X: Transport>(transport: &X, kind: Kind, command: &str) -> Report {
     let room = kind.room;
     assert!(
@@ -77,7 +78,8 @@ pub fn policy<X: Transport>(transport: &X, kind: Kind, command: &str) -> Report 
     run(transport, &[kind], &laws()).by(command)
 }
 
-/// Runs the laws over two nodes with `network`, for a policy of each sort. `command` is what runs them again.
+/// Runs the laws over two nodes with `network`, for a policy of each sort. `command` is the command that runs
+/// them again.
 ///
 /// # Panics
 /// If the nodes do not find each other.
@@ -89,21 +91,21 @@ pub fn network<N: Network + Clone>(network: &N, listen: &str, command: &str) -> 
     run(&transport, &some, &laws()).by(command)
 }
 
-/// Tests of one program run side by side, but it has one clock, which some of the laws move.
+/// Tests of one program run concurrently, but it has one clock, which some of the laws advance.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A policy of each sort.
+/// One policy of each sort.
 pub const SORTS: [&str; 5] = ["rendezvous", "fifo(4)", "oldest(2)", "own(3)", "p.reject(2)"];
 
-/// The sockets of `network`, without a node.
+/// Tests the sockets of `network`, without a node.
 ///
 /// # Panics
-/// If one of [`contract`] does not hold.
+/// If a part of [`contract`] does not hold.
 pub fn sockets(network: &impl Network, listen: &str) {
-    // Not dunlin's: that would start the clock, and the laws move it themselves.
+    // Not dunlin's runtime: that would start the clock, which the laws advance themselves.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("the system gives sockets");
     runtime.block_on(async {
         contract::echoes(network, listen).await;
@@ -115,7 +117,7 @@ pub fn sockets(network: &impl Network, listen: &str) {
 /// Prints the report.
 ///
 /// # Panics
-/// If something is broken, with how to run it again.
+/// If a cell is broken; the message has the command that runs it again.
 pub fn judge(report: &Report) {
     println!("\n{report}\n{} cells hold", report.held());
     let broken = report.broken();
@@ -175,7 +177,7 @@ macro_rules! laws {
     };
 }
 
-/// The command that runs a module of laws in the crate that has it.
+/// The command that runs a module of laws in the crate that declares it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __command {
@@ -184,8 +186,8 @@ macro_rules! __command {
     };
 }
 
-/// These items if this crate was built with its feature `sim`: where the macro above expands, another crate's
-/// features count.
+/// Expands to these items if this crate was built with its feature `sim`. A `cfg` inside the macro above
+/// would test the features of the crate that expands it.
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 #[macro_export]

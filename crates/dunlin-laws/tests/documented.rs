@@ -1,4 +1,4 @@
-//! `docs/laws.md` has a line for every law, in the law's own words.
+//! `docs/laws.md` has a line for every law, with the same text as in the code.
 
 use dunlin_laws::{Local, laws};
 

@@ -1,4 +1,4 @@
-//! The holes of the matrix: what a transport cannot do ends in a typed error.
+//! The holes of the matrix: an operation that a transport does not support returns a typed error.
 
 use dunlin::{Admit, Buffering, SendError, Why, drop_newest, fifo, rendezvous};
 use dunlin_laws::{Feature, Full, Joined, Kind, Rig, Transport};
@@ -48,8 +48,8 @@ fn a_policy_that_panics_apart_refuses() {
     assert_eq!(rig.hand(tx.send(1)).out(), Err(SendError::NotTaken { value: 1, why: Why::Refused }));
 }
 
-/// A channel's immunity is known at its receiver: whether poison was too weak shows there, and in what
-/// follows.
+/// The receiver knows its channel's immunity: only the receiver, and later operations, show whether poison
+/// was too weak.
 #[test]
 fn sender_does_not_know_the_immunity_of_its_channel() {
     let kind = Kind::new("immune", rendezvous().immunity(3), 0, Full::Waits);

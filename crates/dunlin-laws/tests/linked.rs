@@ -23,22 +23,22 @@ fn two_links_whose_wire_is_cut() {
     judge(&Linked::default());
 }
 
-/// A number of its own, and some bytes beside it.
+/// The value's own number, and some more bytes.
 type Message = (u64, Vec<u8>);
 
-/// Such a value goes in several frames.
+/// A value of this size takes several frames.
 const LARGE: usize = 150_000;
 
-/// What one seed's processes have sent and received, in order, on each channel.
+/// The values that one seed's processes have sent and received, in order, on each channel.
 #[derive(Default)]
 struct Ledger {
-    /// Sends that are over: whether their value was taken.
+    /// Finished sends: the number, and whether the value was taken.
     sent: Vec<(u64, bool)>,
     received: Vec<u64>,
 }
 
-/// A process with an end of each of two channels, which sends on one and receives on the other in all ways
-/// that there are.
+/// A process with an end of each of two channels, which sends on one and receives on the other in every way
+/// there is.
 async fn process(rig: Rc<Seeded>, mut tx: Sender<Message>, mut rx: Receiver<Message>, own: Shelf, other: Shelf) {
     let mut number = 0;
     let mut slot = None;
@@ -88,7 +88,7 @@ async fn process(rig: Rc<Seeded>, mut tx: Sender<Message>, mut rx: Receiver<Mess
         other.borrow_mut().received.extend(got.map(|(number, _)| number));
     }
     drop(tx);
-    // What the other process still offers is received, as long as it sends.
+    // Receives what the other process still sends, until that ends.
     while let Some(got) = rx.next().await.expect("the connection is never lost") {
         other.borrow_mut().received.push(got.0);
     }
@@ -100,20 +100,20 @@ fn record(ledger: &Shelf, number: u64, taken: bool) {
     ledger.borrow_mut().sent.push((number, taken));
 }
 
-/// Asks what became of a send that may have been dropped. What is not taken is sent again, or given up.
+/// Settles a send that may have been dropped. A value that was not taken is given up.
 async fn settle(tx: &mut Sender<Message>, slot: &mut Option<Message>, ledger: &Shelf, number: u64) {
     let was_empty = slot.is_none();
     tx.settle(slot).await.expect("the connection is never lost");
     let taken = was_empty && slot.is_none();
     record(ledger, number, taken);
-    // A number stands for one send.
+    // Each number belongs to one send.
     *slot = None;
 }
 
-/// Draws of a run, beside the rig's own.
+/// Random numbers of a run, apart from the rig's own.
 struct Seeded {
     random: RefCell<Random>,
-    /// Some values are.
+    /// Whether some values are large.
     large: bool,
 }
 
@@ -123,9 +123,9 @@ impl Seeded {
     }
 }
 
-/// Random programs of two processes over two links whose wire is cut: each value whose send was `Ok` is
-/// received once, and in order, and no other one; and no half of a channel is left. `DUNLIN_PROGRAMS=100000`
-/// runs that many.
+/// Random programs of two processes over two links whose wire is cut: each value whose send was `Ok`, and no
+/// other, is received once and in order, and no half of a channel is left. `DUNLIN_PROGRAMS=100000` runs that
+/// many programs.
 #[test]
 fn random_programs_lose_and_double_nothing() {
     let number = |name: &str| std::env::var(name).ok().map(|n| n.parse::<u64>().expect("a number"));

@@ -1,5 +1,5 @@
-//! The law matrix, over every transport but the simulated one (`simulated.rs`): prints the table, and fails
-//! with law, policy, transport and seed.
+//! The law matrix over every transport but the simulated one (`simulated.rs`). The tests print the table and
+//! fail with law, policy, transport and seed.
 
 mod support;
 
@@ -28,7 +28,7 @@ fn two_halves_with_messages_on_their_way() {
     matrix(&Apart);
 }
 
-/// Sockets take longer than the other transports, so the two halves of the policies run side by side.
+/// Sockets are slower than the other transports, so the two halves of the policies run in parallel.
 #[test]
 fn two_nodes_over_tcp_and_half_of_the_policies() {
     let kinds: Vec<_> = kinds().into_iter().step_by(2).collect();

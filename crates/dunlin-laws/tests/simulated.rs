@@ -1,4 +1,4 @@
-//! The law matrix over two nodes in a simulation, and what ends on two nodes cannot do: typed errors.
+//! The law matrix over two nodes in a simulation, and the typed errors of ends on two nodes.
 
 mod support;
 
@@ -8,7 +8,7 @@ use dunlin::{Admit, Buffering, ClaimError, Overflow, RecvError, SendError, Why, 
 use dunlin_laws::{Feature, Full, Kind, Rig, Simulated, Transport, kinds, laws, run};
 use serde::{Deserialize, Serialize};
 
-/// Keeps the newest: a policy of a user's.
+/// Keeps the newest values: a user-defined policy.
 #[derive(Clone)]
 struct ShedLoad {
     high: usize,
@@ -32,7 +32,7 @@ fn two_nodes_in_a_simulation() {
     support::judge("simulated", &run(&Simulated::default(), &kinds(), &laws()));
 }
 
-/// A value that another node receives is encoded, and decoded there: both nodes drop one.
+/// A value for another node is encoded here and decoded there: both nodes drop one.
 #[test]
 fn a_value_crosses_as_a_copy() {
     static DROPS: AtomicU32 = AtomicU32::new(0);
@@ -56,7 +56,7 @@ fn a_value_crosses_as_a_copy() {
     transport.end();
 }
 
-/// Another program does not have a policy of one's own, so the receiver of such a channel stays.
+/// Another program does not have a user-defined policy, so the receiver of such a channel cannot move.
 #[test]
 fn a_policy_of_ones_own_keeps_its_receiver() {
     #[derive(Clone)]
@@ -80,8 +80,8 @@ fn a_policy_of_ones_own_keeps_its_receiver() {
     transport.end();
 }
 
-/// It does not wait, so it cannot ask the node that keeps the end. Once the claim is at this node, it
-/// succeeds every time.
+/// `try_claim` does not wait, so it cannot ask the node that keeps the end. Once the claim is at this node,
+/// it succeeds every time.
 #[test]
 fn try_claim_away_from_the_end_would_block() {
     let (transport, rig) = (Simulated::default(), Rig::new(0));

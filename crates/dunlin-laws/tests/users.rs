@@ -1,5 +1,4 @@
-//! The test kit as a user's crate has it: a policy and a network that hold, and some that do not, and are
-//! found.
+//! The test kit in a user's crate: a policy and a network that pass, and faulty ones that the laws detect.
 
 use std::io;
 use std::pin::Pin;
@@ -10,7 +9,7 @@ use dunlin::{Admit, Buffering};
 use dunlin_laws::{Full, Kind, Local, users};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Keeps the newest.
+/// Keeps the newest values.
 #[derive(Clone)]
 struct ShedLoad {
     high: usize,
@@ -49,7 +48,7 @@ fn every_sort_of_policy_holds_at_the_largest_size() {
 struct Then {
     room: usize,
     admit: Admit,
-    /// Every fifth value is dropped as well, though there is room.
+    /// Whether it drops every fifth value, too, though there is room.
     forgets: bool,
     count: u32,
 }
@@ -64,7 +63,7 @@ impl Buffering for Then {
     }
 }
 
-/// The laws that are broken, and what is printed of the first.
+/// The broken laws, each with its message.
 fn broken(policy: Then, room: usize, full: Full) -> Vec<String> {
     let lines = users::policy(&Local, Kind::new("own", policy, room, full), "cargo test -p mine own").broken();
     for line in &lines {
@@ -82,14 +81,14 @@ fn assert_broken(lines: &[String], law: &str) {
 fn a_policy_that_breaks_its_declaration_is_found() {
     let honest = Then { room: 3, admit: Admit::Wait, forgets: false, count: 0 };
     assert_eq!(broken(honest.clone(), 3, Full::Waits), [""; 0]);
-    // It loses values, and declares that it keeps them.
+    // The policy loses values but declares that it keeps them.
     let lines = broken(Then { forgets: true, ..honest.clone() }, 3, Full::Waits);
     assert_broken(&lines, "nothing_is_lost");
     assert!(lines[0].contains("replay: DUNLIN_SEED=0 DUNLIN_LAW="), "{}", lines[0]);
-    // It has one place less than declared, and one more.
+    // It has one place fewer than declared, then one more.
     assert_broken(&broken(Then { room: 2, ..honest.clone() }, 3, Full::Waits), "capacity_is_exact");
     assert_broken(&broken(Then { room: 4, ..honest.clone() }, 3, Full::Waits), "capacity_is_exact");
-    // When it is full, it does not do what it declares.
+    // When it is full, it does not act as declared.
     assert_broken(&broken(Then { admit: Admit::DropThis, ..honest.clone() }, 3, Full::Waits), "capacity_is_exact");
     assert_broken(&broken(Then { admit: Admit::DropThis, ..honest.clone() }, 3, Full::Refuses), "back_when_refused");
     assert_broken(
@@ -111,15 +110,15 @@ dunlin::laws! {
     listen: "",
 }
 
-/// Memory under another name, with or without a fault.
+/// The memory network under another scheme, with or without a fault.
 #[derive(Clone, Copy)]
 struct Pigeons(Option<Fault>);
 
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
-    /// One byte becomes another.
+    /// It corrupts one byte.
     Misreads,
-    /// Two listen at one address.
+    /// It lets two listeners share an address.
     Shares,
 }
 

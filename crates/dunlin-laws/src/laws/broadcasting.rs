@@ -1,4 +1,4 @@
-//! Broadcast: each value goes to all receivers that have joined.
+//! Broadcast: each value goes to all joined receivers.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -49,14 +49,14 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
 struct Cast<'a, X: Transport, T = u32> {
     cx: &'a Cx<'a, X>,
     joiner: Joiner<T>,
-    /// The joiner is there, too.
+    /// Whether the joiner is at the other side, too.
     is_there: bool,
-    /// It had joined when the sending end went there.
+    /// A receiver that had joined before the sending end moved to the other side.
     early: RefCell<Option<Receiver<T>>>,
 }
 
 impl<X: Transport, T: Portable> Cast<'_, X, T> {
-    /// With all of the policy: only a node takes that along.
+    /// Joins with the whole policy, which only a node carries to the other side.
     fn join_whole(&self) -> Receiver<T> {
         if self.cx.transport.has_nodes() { self.join() } else { self.joiner.join() }
     }
@@ -74,7 +74,8 @@ impl<X: Transport, T: Portable> Cast<'_, X, T> {
     }
 }
 
-/// Over nodes either the receivers go to the other side, or a joiner does; and the sending end may.
+/// Creates a broadcast. Over nodes either its receivers or its joiner moves to the other side; the sender
+/// may, too.
 fn cast<'a, X: Transport>(cx: &'a Cx<'a, X>) -> (Broadcast<u32>, Cast<'a, X>) {
     cast_of(cx, cx.kind.policy.clone())
 }
@@ -223,7 +224,7 @@ fn a_bounded_broadcast_reports_deliveries<X: Transport>(cx: &Cx<'_, X>) {
     let mut receivers = [cast.join(), cast.join(), cast.join()];
     let passed = Cell::new(false);
     let bound = poll_fn(|_| if passed.get() { Poll::Ready(()) } else { Poll::Pending });
-    // Where nothing is silent every receiver answers.
+    // The deadline for answers never passes, so every receiver answers.
     let mut send = cx.begin(tx.send(1).complete_until(bound, std::future::pending::<()>()));
     let quick = cx.below(4) as usize;
     for receiver in &mut receivers[..quick] {
@@ -304,7 +305,7 @@ fn all_receivers_get_the_same<X: Transport>(cx: &Cx<'_, X>) {
         for (value, pause) in (0..).zip(pauses) {
             match tx.send(value).await {
                 Ok(()) => sent.push(value),
-                // Not all of them have it.
+                // Not every receiver has this value.
                 Err(BroadcastError { why: Why::Refused, .. }) => {}
                 Err(error) => {
                     assert!(error.is_closed(), "{error:?}");

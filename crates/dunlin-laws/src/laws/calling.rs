@@ -1,4 +1,4 @@
-//! Calls: a request there, a reply back.
+//! Calls: a request to the callee, a reply back to the caller.
 
 use dunlin::{CallError, Choice, RecvError, Why};
 
@@ -48,8 +48,8 @@ fn call_and_reply<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn calls_of_many<X: Transport>(cx: &Cx<'_, X>) {
-    // The callee is elsewhere than where the caller was shared, and so are some of the callers: requests and
-    // places for replies go through that node.
+    // The callee and some of the callers are not at the node where the caller was shared: requests and places
+    // for replies go through that node.
     let (caller, mut callee) = cx.call();
     let callers: [_; 4] = cx.handles(caller.share());
     let callers: Vec<_> = (0..)
@@ -72,7 +72,7 @@ fn calls_of_many<X: Transport>(cx: &Cx<'_, X>) {
         while let Ok(request) = callee.accept().await {
             late.push(request.split());
             give_way().await;
-            // The latest first; a caller waits for its own.
+            // The callee answers the latest request first; each caller waits for its own reply.
             while let Some((ask, reply)) = late.pop() {
                 assert_eq!(reply.send(ask + 1), Ok(()));
             }

@@ -1,4 +1,4 @@
-//! Choice: exactly one branch happens, and the others have had no effect.
+//! Choice: exactly one branch happens, and the others have no effect.
 
 use std::cell::{Cell, RefCell};
 
@@ -323,7 +323,8 @@ fn both_ends_choose<X: Transport>(cx: &Cx<'_, X>) {
 /// What a process of a graph sent and got.
 type Done = (Vec<u64>, Vec<u64>);
 
-/// A process with ends to others: it chooses between all of them, `rounds` times, then leaves and drains.
+/// A process with ends to others: it chooses between all of them, up to `rounds` times, then leaves and
+/// drains.
 async fn party(
     first: u64,
     rounds: usize,
@@ -377,8 +378,8 @@ async fn party(
     (sent, got)
 }
 
-/// Processes that choose at both ends of `edges`; all must come to their end, and every value sent be
-/// received once.
+/// Processes that choose at both ends of `edges`. All must finish, and every value sent must be received
+/// once.
 fn graph<X: Transport>(cx: &Cx<'_, X>, parties: usize, edges: &[(usize, usize)], cut: bool) {
     let mut ends: Vec<(Vec<_>, Vec<_>)> = (0..parties).map(|_| Default::default()).collect();
     for (from, to) in edges {
@@ -429,7 +430,7 @@ fn complete_graph_of_four<X: Transport>(cx: &Cx<'_, X>) {
 type TwoSends<'a> = Hand<'a, ChoiceFuture<'a, Result<(), SendError<()>>>>;
 
 fn dead_offers_cost_nothing_lasting<X: Transport>(cx: &Cx<'_, X>) {
-    // Between nodes each step lets both come to rest, which looks at every end that they hold.
+    // Over nodes each step waits until both are at rest, which inspects every end that they hold.
     let offers = if cx.transport.has_nodes() { 120 } else { 550 };
     let counted = Counted::new();
     let policy = dunlin::rendezvous();
@@ -438,7 +439,7 @@ fn dead_offers_cost_nothing_lasting<X: Transport>(cx: &Cx<'_, X>) {
     let mut ends: Vec<_> = (0..offers).map(|_| (x_tx.clone(), y_tx.clone())).collect();
     let mut slots: Vec<_> = (0..offers).map(|_| (Some((0, counted.clone())), Some((1, counted.clone())))).collect();
     {
-        // They borrow only what outlives them; the hands keep them unpolled.
+        // The choices borrow only longer-lived values, and the hands do not poll them again.
         let mut choices: Vec<TwoSends<'_>> = Vec::new();
         for ((x, y), (left, right)) in ends.iter_mut().zip(&mut slots) {
             let choice = Choice::fair().on(x.send_from(left), |r| r).on(y.send_from(right), |r| r);
@@ -447,7 +448,7 @@ fn dead_offers_cost_nothing_lasting<X: Transport>(cx: &Cx<'_, X>) {
         for _ in 0..offers {
             assert_eq!(cx.now(x_rx.recv()).map(|value| value.0), Ok(0));
         }
-        // All are decided and none has been polled: all offers on y are dead.
+        // All choices are decided and none has been polled since: all offers on y are dead.
         let mut recv = cx.begin(y_rx.recv());
         assert!(!recv.is_done(), "a dead offer was received");
         let mut lone = y_tx.clone();
@@ -611,7 +612,7 @@ fn send_to_any_in_a_choice<X: Transport>(cx: &Cx<'_, X>) {
             assert_eq!(cx.drain(rx), []);
         }
     }
-    // An empty slot turns it off; a channel that has ended is named.
+    // An empty slot disables the branch; the error has the index of the channel that has ended.
     let mut slot = None;
     let off = Choice::fair().on(send_to_any(&mut slot, &mut senders), |_| 0).on(future(std::future::ready(1)), |n| n);
     assert_eq!(cx.now(off.into_future()), (1, 1));
@@ -643,7 +644,7 @@ fn a_foreign_branch_and_a_stubborn_receiver<X: Transport>(cx: &Cx<'_, X>) {
     comes_along(cx, usize::MAX);
 }
 
-/// A choice of a send and a foreign future; while it polls that, so often at most, a receiver comes along.
+/// A choice of a send and a foreign future; the first `times` polls of that future also poll a receiver.
 fn comes_along<X: Transport>(cx: &Cx<'_, X>, times: usize) {
     let (mut tx, mut rx) = cx.channel();
     let recv = RefCell::new(cx.hand(rx.recv()));
@@ -669,7 +670,7 @@ fn comes_along<X: Transport>(cx: &Cx<'_, X>, times: usize) {
     while !choice.is_done() {
         turns += 1;
         assert!(turns < 100, "willing partners stay apart");
-        // One after the other: the choice polls the receiver, too.
+        // Not nested: the choice polls the receiver, too.
         recv.borrow_mut().run();
         choice.run();
     }

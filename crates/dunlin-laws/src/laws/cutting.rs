@@ -1,5 +1,5 @@
-//! Futures that are dropped at any await, or forgotten: nothing is lost, nothing doubled, and the next
-//! operation works.
+//! Futures that are dropped at any await, or leaked: no value is lost or duplicated, and the next operation
+//! works.
 
 use dunlin::{Choice, RecvError, send_to_any};
 
@@ -78,7 +78,7 @@ fn cut_receives_lose_nothing<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn cut_choices_lose_nothing<X: Transport>(cx: &Cx<'_, X>) {
-    // Two processes, a channel each way and one more of each; both choose, both give up now and then.
+    // Two processes with a channel in each direction; both choose, and both drop some of their choices.
     let (ping_tx, ping_rx) = cx.channel::<u64>();
     let (pong_tx, pong_rx) = cx.channel::<u64>();
     let party = |first: u64, mut tx: dunlin::Sender<u64>, mut rx: dunlin::Receiver<u64>| {

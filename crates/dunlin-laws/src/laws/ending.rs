@@ -67,7 +67,7 @@ fn senders_gone_then_drained<X: Transport>(cx: &Cx<'_, X>) {
 }
 
 fn waiting_receive_sees_the_end<X: Transport>(cx: &Cx<'_, X>) {
-    /// Ends the channel; gives the sender back if it is still there.
+    /// Ends the channel; returns the sender if it still exists.
     type End = fn(Sender<u32>) -> Option<Sender<u32>>;
     let ways: [(End, RecvError); 3] = [
         (|_| None, RecvError::Closed),
@@ -240,7 +240,7 @@ fn poison_after_retire<X: Transport>(cx: &Cx<'_, X>) {
     assert!(cx.now(tx.send(1)).unwrap_err().is_poisoned());
 }
 
-/// Sends until the channel ends; gives what was sent.
+/// Sends until the channel ends; returns the values that were sent.
 async fn send_all(mut tx: Sender<u64>, pauses: Vec<u64>) -> Vec<u64> {
     let mut sent = Vec::new();
     for (value, pause) in (0..).zip(pauses) {
@@ -329,7 +329,7 @@ fn drop_of_both_ends_drops_the_values<X: Transport>(cx: &Cx<'_, X>) {
     let (mut tx, rx) = cx.channel();
     for _ in 0..3 {
         drop(cx.begin(tx.send(counted.clone())));
-        // Over a connection the end keeps what was dropped, until it is asked.
+        // Over a connection the end keeps the value of a dropped send until it is settled.
         let mut back = None;
         assert_eq!(cx.now(tx.settle(&mut back)), Ok(()));
     }

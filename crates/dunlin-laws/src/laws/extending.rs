@@ -1,4 +1,4 @@
-//! Extended receives: the value is received, and its sender, or its place, still held.
+//! Extended receives: the value is received, and its sender or its place is still held.
 
 use dunlin::{Choice, RecvError, SendError, Why};
 
@@ -94,9 +94,9 @@ fn held_place_is_taken<X: Transport>(cx: &Cx<'_, X>) {
     assert_eq!(guard.release(), 100);
     drop(tx);
     let expected: Vec<u32> = match cx.kind.full {
-        // Dropped with its future at the end of the last match, or just above.
+        // The last value was dropped: by the policy, or with its send in the match above.
         Full::Waits | Full::Refuses | Full::DropsThis => (0..room - 1).collect(),
-        // The only place is held: a value enters beside it.
+        // The only place is held, so a value is buffered beside it.
         _ if room == 1 => vec![0],
         Full::DropsOldest => (1..room).collect(),
         Full::ReplacesNewest => (0..room - 2).chain([room - 1]).collect(),
@@ -204,7 +204,7 @@ fn forgotten_guard_is_released<X: Transport>(cx: &Cx<'_, X>) {
     assert!(next.run());
     assert_eq!(next.out(), Ok(2));
     assert_eq!(send.out(), Ok(()));
-    // And its place is free: there is room for as many as ever.
+    // The place of the forgotten guard is free: the channel has all its room again.
     cx.fill(&mut tx);
 }
 

@@ -1,4 +1,4 @@
-//! Fairness, judged on the log: of the branches that are ready, the one chosen least recently.
+//! Fairness, judged on the log: a choice takes the ready branch that was chosen least recently.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -130,7 +130,7 @@ fn a_branch_long_unready_comes_first<X: Transport>(cx: &Cx<'_, X>) {
             cx.settle();
         }
         let send = cx.begin(tx.send(3));
-        // Never taken the last time, so the others' turns are all later, but for the very first round.
+        // The choice takes each of the others at most once before it.
         let mut waited = 0;
         while cx.now(Choice::fair().all(receivers.iter_mut().map(|rx| rx.recv())).into_future()).0 != 3 {
             waited += 1;
@@ -210,8 +210,8 @@ fn claims_take_turns<X: Transport>(cx: &Cx<'_, X>) {
     assert!(turns[0].abs_diff(turns[1]) <= 1, "claim and receive: {turns:?}");
 }
 
-/// CoCoL's. Of the channels that are ready the one is chosen whose last turn was earliest, which says the
-/// same and more.
+/// CoCoL's law. The choice takes the ready channel whose last turn was earliest, which is a stronger
+/// condition.
 fn stressed_alternation<X: Transport>(cx: &Cx<'_, X>) {
     const CHANNELS: usize = 8;
     const WRITERS: usize = 4;
@@ -273,7 +273,7 @@ enum Deed {
 }
 
 impl Deed {
-    /// Those that the transport can do.
+    /// The deeds that the transport supports.
     fn possible<X: Transport>(cx: &Cx<'_, X>) -> Vec<Self> {
         let mut deeds = vec![Self::Recv, Self::Next, Self::Send, Self::Sync];
         let features = [
@@ -296,7 +296,7 @@ enum End {
     Next(Receiver<usize>),
     Extended(Receiver<usize>),
     Send(Sender<usize>, Option<usize>),
-    // The handles stay with the end: from elsewhere its keeper would have to be asked first.
+    // The handles stay with the end: elsewhere they would first have to ask its keeper.
     LoneRecv(Shared<Receiver<usize>>),
     LoneSend(Shared<Sender<usize>>, Option<usize>),
     Claim(Shared<Sender<usize>>),
@@ -323,7 +323,7 @@ impl End {
     /// The choice with one more branch.
     fn on<'a>(&'a mut self, choice: Choice<'a, ()>) -> Choice<'a, ()> {
         match self {
-            // One without senders is ready as well.
+            // A channel without senders is ready as well.
             Self::Recv(rx) => choice.on(rx.recv(), drop),
             Self::Next(rx) => choice.on(rx.next(), |got| assert!(matches!(got, Ok(Some(_))))),
             Self::Extended(rx) => choice.on(rx.recv_extended(), |got| drop(got.expect("open"))),
@@ -385,7 +385,7 @@ enum Place {
 
 const ENDLESS: [Place; 4] = [Place::Future, Place::Posted, Place::ReceiversGone, Place::SendersGone];
 
-/// What the branches without an end wait for: all of it has happened.
+/// The ends of the branches that are always ready and need no task.
 struct Endless {
     poster: Sender<()>,
     posts: Receiver<()>,
@@ -399,7 +399,7 @@ impl Endless {
         Self { poster, posts, sender, receiver }
     }
 
-    /// A fair choice. Of the places only `End` may stand there more than once.
+    /// A fair choice. Only `Place::End` may occur more than once in `places`.
     fn choice<'a>(&'a mut self, places: &[Place], ends: &'a mut [End]) -> Choice<'a, ()> {
         let mut ends = ends.iter_mut();
         let (mut sender, mut receiver) = (Some(&mut self.sender), Some(&mut self.receiver));
@@ -460,7 +460,7 @@ fn branches_without_an_end_share_by_lot<X: Transport>(cx: &Cx<'_, X>) {
         let places = shuffled(cx, &[&ENDLESS[..count], &vec![Place::End(Deed::Recv); ends]].concat());
         let (mut endless, mut turns) = (Endless::new(), vec![0; places.len()]);
         for _ in 0..CHOICES {
-            // Nothing else takes part, so nothing has to settle.
+            // No other task takes part, so the rig need not settle.
             let mut choice = endless.choice(&places, &mut receivers).into_future();
             dunlin::__rt::renew();
             let polled = Pin::new(&mut choice).poll(&mut Context::from_waker(Waker::noop()));

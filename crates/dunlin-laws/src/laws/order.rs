@@ -75,7 +75,8 @@ fn any_to_any<X: Transport>(cx: &Cx<'_, X>) {
     let (tx, rx) = cx.channel_from::<(u64, u64)>(HERE);
     let senders: [_; 3] = cx.handles(tx.share());
     let rx = rx.share();
-    // A receiver elsewhere is patient: a receive dropped after a few polls has had no answer yet.
+    // A receive at another node gets no answer within a few polls, so that receiver does not drop its
+    // receives.
     let is_far = cx.transport.has_nodes();
     let receivers = [(cx.carry(rx.clone(), THERE), is_far), (rx.clone(), false), (rx, false)];
     let senders: Vec<_> = (0..)

@@ -1,4 +1,4 @@
-//! Panics in users' code: the channel stays usable, or has ended; no operation hangs.
+//! Panics in users' code: the channel stays usable or has ended, and no operation hangs.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -70,7 +70,7 @@ fn drop_panics_in_overwriting<X: Transport>(cx: &Cx<'_, X>) {
         left.push(disarmed(bomb));
     }
     assert_eq!(left.len(), cx.kind.room);
-    // Where a task carries the values the panic was its end, and so the channel's.
+    // If a task carries the values, the panic ended that task, and so the channel.
     match cx.now(tx.send(Bomb(10, false))) {
         Ok(()) => assert_eq!(cx.now(rx.recv()).map(disarmed), Ok(10)),
         Err(error) => assert!(error.is_closed()),

@@ -1,4 +1,4 @@
-//! Bounds on waiting operations, and which of them gives way.
+//! Bounds on waiting operations, and which operation gives way.
 
 use dunlin::{Overflow, RecvError, SendError, Why};
 
@@ -26,7 +26,7 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
     ]
 }
 
-/// The outcome for the three, by number: which fails, and whether it had waited.
+/// The expected outcome for three operations: the number of the one that fails, and whether it had waited.
 fn loser(kind: &Kind) -> (usize, bool) {
     match kind.pending {
         Some((_, Overflow::Fifo)) => (0, true),
@@ -86,7 +86,7 @@ fn one_receiver_too_many<X: Transport>(cx: &Cx<'_, X>) {
 fn places_are_given_back<X: Transport>(cx: &Cx<'_, X>) {
     let (tx, rx) = cx.channel_from(HERE);
     let [mut a, mut b, mut c] = cx.handles(tx.share());
-    // Nothing bounds those elsewhere.
+    // The bound does not count receives at other nodes, so all handles stay here.
     let mut x = rx.share();
     let (mut y, mut z) = (x.clone(), x.clone());
     {
@@ -132,7 +132,7 @@ fn choices_count_as_waiting<X: Transport>(cx: &Cx<'_, X>) {
     let [s, t, u] = &mut slots;
     let (loser, waited) = loser(cx.kind);
     let choose = |send, recv| dunlin::Choice::fair().on(send, Some).on(recv, |_: Result<u8, RecvError>| None);
-    // The loser is the one in a choice.
+    // Only the losing send is in a choice.
     let mut sends: Vec<Box<dyn crate::rig::Runs + '_>> = Vec::new();
     let outcome = std::rc::Rc::new(std::cell::RefCell::new(None));
     let mut silent = Some(&mut silent);

@@ -1,4 +1,4 @@
-//! What each policy does with a value for which no receiver waits, exactly.
+//! Exactly what each policy does with a value for which no receiver waits.
 
 use dunlin::{Receiver, RecvError, SendError, Sender, Why};
 
@@ -29,7 +29,7 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
     ]
 }
 
-/// What is left of the values `0..count` without a receive.
+/// The values of `0..count` that the channel keeps if nothing is received.
 fn kept(kind: &Kind, count: u32) -> Vec<u32> {
     let room = kind.room as u32;
     if count <= room {
@@ -165,7 +165,7 @@ fn dropped_values_are_dropped_once<X: Transport>(cx: &Cx<'_, X>) {
     let (mut tx, mut rx) = cx.channel();
     let counted = Counted::new();
     let inside = || counted.count() - 1;
-    // As bytes, none is there.
+    // A buffer of bytes holds no values.
     let room = if cx.can(Feature::BufferedValues) { cx.kind.room } else { 0 };
     for n in 0..8 {
         assert_eq!(cx.now(tx.send(counted.clone())), Ok(()));

@@ -75,7 +75,7 @@ fn a_detached_post_stays<X: Transport>(cx: &Cx<'_, X>) {
     let (mut tx, mut rx) = cx.channel();
     let full = cx.fill(&mut tx);
     tx.send_nowait(1).detach();
-    // Dropped while it waits.
+    // The post is dropped while it waits.
     drop(cx.begin(tx.send_nowait(2)));
     if cx.below(2) == 0 {
         cx.settle();
@@ -216,7 +216,7 @@ fn a_post_and_a_claim<X: Transport>(cx: &Cx<'_, X>) {
     let (tx, mut rx) = cx.channel_from(HERE);
     let b = tx.share();
     let a = cx.there(&b);
-    // What one posts elsewhere is held back by claims of other nodes.
+    // The poster is at the keeper or at the claimer's node: elsewhere the claim would hold its posts back.
     let (mut a, mut b) = if cx.below(2) == 0 { (a, b) } else { (a.clone(), a) };
     let before = b.send_nowait(1);
     if cx.below(2) == 0 {

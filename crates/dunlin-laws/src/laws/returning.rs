@@ -1,4 +1,4 @@
-//! Rule 2: what is not sent comes back, and a slot is empty if, and only if, its value was taken.
+//! Rule 2: a failed send returns its value, and a slot is empty if, and only if, its value was taken.
 
 use dunlin::{Receiver, RecvError, SendError, Why};
 
@@ -30,7 +30,7 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
     ]
 }
 
-/// Sends that wait when `end` ends the channel, and those after it, all come back with `why`.
+/// Sends that wait when `end` ends the channel, and later ones, all fail with `why` and return their values.
 fn all_come_back<X: Transport>(cx: &Cx<'_, X>, end: fn(Receiver<u32>) -> Option<Receiver<u32>>, why: &Why) {
     let (mut tx, rx) = cx.channel();
     cx.fill(&mut tx);
@@ -94,7 +94,7 @@ fn back_when_dropped<X: Transport>(cx: &Cx<'_, X>) {
     let mut slot = Some(1);
     for polls in 0..3 {
         assert_eq!(cx.now(cut_off(polls, tx.send_from(&mut slot))), None);
-        // Over a connection only this makes it true; locally it has nothing to do.
+        // Over a connection `settle` makes this true; locally it has nothing to do.
         assert_eq!(cx.now(tx.settle(&mut slot)), Ok(()));
         assert_eq!(slot, Some(1), "dropped after {polls} polls");
     }

@@ -1,4 +1,4 @@
-//! Shared ends: claims in order, and operations for one message.
+//! Shared ends: claims in order, and operations for a single message.
 
 use dunlin::{
     Bundle, Choice, ClaimError, Operation, PATIENCE_TICKS, Portable, Receiver, RecvError, SendError, Sender, Shared,
@@ -86,7 +86,7 @@ struct Till {
     receipt: ToClient<u32>,
 }
 
-/// The end of a law's shared group that is here, a sender or a receiver, and the other end of its channel.
+/// Creates a channel whose sender is [here](HERE).
 fn channel<X: Transport, T: Portable>(cx: &Cx<'_, X>) -> (Sender<T>, Receiver<T>) {
     cx.channel_from(HERE)
 }
@@ -131,7 +131,7 @@ fn face_claims_in_order<X: Transport>(cx: &Cx<'_, X>) {
 fn face_claim_in_a_choice<X: Transport>(cx: &Cx<'_, X>) {
     let ((face, mut server), (mut loud, mut other)) = (till(cx), cx.channel::<u32>());
     let [mut a, mut b, mut c] = cx.handles(face);
-    // Beside a receive, and beside a send: then others may decide the choice.
+    // Once beside a receive and once beside a send, in which case another party may decide the choice.
     for sends in [false, true] {
         let ((mut out, mut far), mut slot) = (cx.channel::<u32>(), sends.then_some(1));
         let held = cx.now(a.claim()).expect("free");
@@ -222,7 +222,7 @@ fn face_claim_until<X: Transport>(cx: &Cx<'_, X>) {
         drop(third.out());
     }
     drop(cx.now(b.claim()).expect("nobody is in line"));
-    // Its turn and its deadline come together: it is in time.
+    // Its turn and its deadline come together: the claim is granted.
     let held = cx.now(a.claim()).expect("free");
     let mut second = cx.begin(b.claim().until(bell.recv()));
     drop(held);
@@ -273,12 +273,12 @@ fn a_face_claim_ends_by_panic<X: Transport>(cx: &Cx<'_, X>) {
 
 fn a_face_sleeper_is_passed_over<X: Transport>(cx: &Cx<'_, X>) {
     let (mut a, mut server) = till(cx);
-    // The sleeper is here: elsewhere it would have to ask anew.
+    // The sleeper is at the keeper: elsewhere it would have to request its claim again.
     let (mut b, [mut c, mut d]) = (a.clone(), cx.handles(a.clone()));
     let held = cx.now(a.claim()).expect("free");
     let (mut second, mut third, mut fourth) = (cx.begin(b.claim()), cx.begin(c.claim()), cx.begin(d.claim()));
     let began = waits::tick();
-    // The clock is the whole program's: other laws advance it too, so its value is not known then.
+    // The whole program shares the clock: if another law has advanced it, the number of ticks is unknown.
     let calm = |passed: u32| waits::tick().wrapping_sub(began) == passed;
     drop(held);
     assert!(second.is_woken());
@@ -369,7 +369,7 @@ fn a_sleeper_is_passed_over<X: Transport>(cx: &Cx<'_, X>) {
 fn a_poll_restores_the_place<X: Transport>(cx: &Cx<'_, X>) {
     let (tx, _rx) = channel::<X, u8>(cx);
     let mut a = tx.share();
-    // The sleeper is here: elsewhere it would have to ask anew.
+    // The sleeper is at the keeper: elsewhere it would have to request its claim again.
     let (mut b, [mut c, mut d]) = (a.clone(), cx.handles(a.clone()));
     let held = cx.now(a.claim()).expect("free");
     let (mut second, mut third, mut fourth) = (cx.begin(b.claim()), cx.begin(c.claim()), cx.begin(d.claim()));
@@ -478,7 +478,8 @@ fn claim_until<X: Transport>(cx: &Cx<'_, X>) {
 fn try_claim_does_not_wait<X: Transport>(cx: &Cx<'_, X>) {
     let (tx, _rx) = channel::<X, u8>(cx);
     let mut a = tx.share();
-    // It sends no request, so both handles are where the claim is: both here, or both where the claim goes.
+    // `try_claim` sends no request, so both handles are where the claim is: both here, or both where the
+    // claim goes.
     let mut b = if cx.below(2) == 0 { a.clone() } else { cx.there(&a) };
     let mut c = b.clone();
     let held = a.try_claim().expect("free");
@@ -554,7 +555,7 @@ fn the_floor_after_a_claim<X: Transport>(cx: &Cx<'_, X>) {
     drop(held);
     assert!(!next.run() && !next.poll(), "who was held back has the floor");
     assert_eq!(cx.now(rx.recv()), Ok(1));
-    // An operation elsewhere completes where the end is kept, and its node learns of it later.
+    // An operation elsewhere completes at the keeper of the end, and its own node learns of it later.
     assert!(is_there || !next.run(), "until one of them is done");
     assert_eq!(lone.out(), Ok(()));
     assert!(next.run());
@@ -592,7 +593,7 @@ fn the_end_reaches_those_held_back<X: Transport>(cx: &Cx<'_, X>) {
             1 => tx.iter().for_each(dunlin::Sender::retire),
             _ => tx.iter().for_each(|tx| tx.poison("now")),
         }
-        // Whether it learns of it now or when the claim ends.
+        // The receive may learn of the end now or when the claim ends.
         lone.run();
         drop(held);
         assert!(lone.run(), "the end never reaches a receive that was held back (way {way})");

@@ -61,7 +61,7 @@ fn a_sink_is_flushed_when_its_value_is_received<X: Transport>(cx: &Cx<'_, X>) {
     let full = cx.fill(&mut tx);
     let mut sink = Sunk::new(tx);
     assert_eq!(cx.now(sink.flush()), Ok(()), "nothing is in it");
-    // One more than there is room for waits until there is room; with none, until it is received.
+    // A value beyond the room waits until there is room; without a buffer, until it is received.
     let mut expected = full.into_iter();
     for value in 1..=3 {
         assert_eq!(cx.now(sink.ready()), Ok(()));
@@ -113,7 +113,7 @@ fn a_sink_gives_its_value_back<X: Transport>(cx: &Cx<'_, X>) {
         let why = if way < 2 { Why::Closed } else { Why::Poisoned("now".into()) };
         assert_eq!(flush.out(), Err(SendError::NotTaken { value: 1, why: why.clone() }), "way {way}");
         assert_eq!(cx.now(sink.flush()), Ok(()), "nothing is left in it");
-        // It is reported at once, or by the next flush.
+        // `start_send` or the next flush reports the end.
         let error = sink.start_send(2).and_then(|()| cx.now(sink.flush()));
         assert_eq!(error, Err(SendError::NotTaken { value: 2, why }), "way {way}");
     }

@@ -1,7 +1,7 @@
 //! Barriers: every enrolled party takes a phase or none does, also in choices with channels.
 //!
-//! Over nodes some parties are at the other node than the one where the barrier was made; the channels beside
-//! it are the transport's.
+//! Over nodes some parties are not at the node where the barrier was created. The channels beside it are the
+//! transport's.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -54,7 +54,7 @@ pub(crate) fn laws<X: Transport>() -> Vec<Law<X>> {
     ]
 }
 
-/// A party enrolled by this one; over nodes the seed decides whether it goes to the other node.
+/// Enrols a party; over nodes the seed decides whether it moves to the other node.
 fn enrol<X: Transport>(cx: &Cx<'_, X>, first: &Barrier) -> Barrier {
     let party = first.enrol();
     if cx.transport.has_nodes() && cx.below(3) > 0 { cx.carry(party, HERE) } else { party }
@@ -67,7 +67,7 @@ fn parties<X: Transport>(cx: &Cx<'_, X>, count: u64) -> Vec<Barrier> {
     all
 }
 
-/// Two parties. Over nodes one of them goes to the other node; the seed decides which.
+/// Two parties. Over nodes one of them moves to the other node; the seed decides which.
 fn pair<X: Transport>(cx: &Cx<'_, X>) -> (Barrier, Barrier) {
     let one = barrier();
     let other = one.enrol();
@@ -111,7 +111,7 @@ fn phases_in_step<X: Transport>(cx: &Cx<'_, X>) {
                     }
                     done.borrow_mut()[n] = step;
                     phase.sync().await.expect("no node is lost");
-                    // The party behind has left.
+                    // Parties with fewer steps have left.
                     assert_eq!(phase.phases(), step);
                 }
                 all_steps
@@ -196,7 +196,7 @@ fn a_cancelled_sync_has_not_arrived<X: Transport>(cx: &Cx<'_, X>) {
         let mut waiting = cx.begin(second.sync());
         assert!(!waiting.poll());
         if cx.transport.has_nodes() {
-            // From elsewhere one has to ask, and the deadline comes first.
+            // A party at another node has to ask, and its deadline passes first.
             assert_eq!(cx.now(first.sync()), Ok(()));
         } else {
             assert_eq!(cx.now(expired(first.sync())), Ok(()), "all are there: the deadline does not matter");
@@ -208,7 +208,7 @@ fn a_cancelled_sync_has_not_arrived<X: Transport>(cx: &Cx<'_, X>) {
 fn the_last_goes_first<X: Transport>(cx: &Cx<'_, X>) {
     let mut parties = parties(cx, 3);
     let mut last = parties.remove(0);
-    // They continue inside their own wake.
+    // These parties continue inside their own wakes.
     for mut phase in parties {
         eager(async move {
             for _ in 0..4 {
@@ -244,7 +244,7 @@ fn one_of_two_barriers<X: Transport>(cx: &Cx<'_, X>) {
                     assert_eq!(moved, if which == 'a' { (1, 0) } else { (0, 1) });
                     taken.push(which);
                 }
-                // No party leaves before all have done the same.
+                // No party leaves before all have taken the same number of phases.
                 a.sync().await.expect("no node is lost");
                 taken
             })
@@ -281,7 +281,7 @@ fn waits_at_a_barrier_are_shown<X: Transport>(cx: &Cx<'_, X>) {
         let here = |wait: &waits::Wait| wait.made.file().ends_with("syncing.rs") && wait.made.line() == made;
         let lines = waits::snapshot().into_iter().filter(here);
         let mut there: Vec<_> = lines.map(|wait| (wait.doing, wait.there.unwrap_or_default())).collect();
-        // Other tests run this law at the same time.
+        // Other tests may run this law at the same time.
         there.dedup();
         there
     };
@@ -314,7 +314,7 @@ fn a_sync_beside_channels<X: Transport>(cx: &Cx<'_, X>) {
             match ready {
                 0 => assert_eq!(cx.now(party.sync()), Ok(())),
                 1 => {
-                    // A value that was there before makes room, or it is this one.
+                    // This receives the choice's value, or a buffered one, which makes room.
                     let recv = cx.now(rx.recv());
                     assert!(recv.is_ok());
                 }
@@ -329,7 +329,7 @@ fn a_sync_beside_channels<X: Transport>(cx: &Cx<'_, X>) {
             assert_eq!(slot.is_none(), ready == 1);
             cx.settle();
             if ready == 1 {
-                // As it was.
+                // Restores the full channel.
                 cx.drain(&mut rx);
                 assert_eq!(cx.fill(&mut tx), before);
             }
@@ -343,7 +343,7 @@ fn a_sync_beside_channels<X: Transport>(cx: &Cx<'_, X>) {
 
 fn a_sync_in_its_order<X: Transport>(cx: &Cx<'_, X>) {
     let (mut loud, mut rx) = cx.channel();
-    // Where a barrier is not kept it is never known at once that all are there.
+    // Away from its keeper, a barrier's completion is never known at once, so the choice is at the keeper.
     let mut mine = barrier();
     let mut party = enrol(cx, &mine);
     for sync_first in [true, false] {
@@ -376,14 +376,14 @@ fn a_sync_in_its_order<X: Transport>(cx: &Cx<'_, X>) {
 fn syncs_take_turns<X: Transport>(cx: &Cx<'_, X>) {
     let (mut tx, mut rx) = cx.channel();
     cx.spawn(async move {
-        // Enough for always; a policy that never makes it wait must not keep it here.
+        // More sends than the law receives; the bound stops the sender of a policy that never makes it wait.
         for _ in 0..100 {
             if tx.send(1_u8).await.is_err() {
                 break;
             }
         }
     });
-    // Where a barrier is not kept it is never known at once that all are there.
+    // Away from its keeper, a barrier's completion is never known at once, so the choice is at the keeper.
     let mut mine = barrier();
     let mut party = enrol(cx, &mine);
     cx.spawn(async move { while party.phases() < 10 && party.sync().await.is_ok() {} });
@@ -466,8 +466,8 @@ fn two_mixed_choices_agree<X: Transport>(cx: &Cx<'_, X>) {
     };
     cx.settle();
     let ((sends, _tx, mine), (receives, _rx, _party)) = (sends.out(), receives.out());
-    // The sender may learn of a value's fate after its partner has gone on, so the order is not the same: the
-    // counts are.
+    // The sender may learn what became of a value after its partner has continued: the orders may differ, but
+    // not the counts.
     let count = |all: &[bool]| all.iter().filter(|synced| **synced).count();
     assert_eq!(count(&sends), count(&receives));
     assert_eq!(mine.phases(), count(&sends) as u64);
@@ -476,7 +476,7 @@ fn two_mixed_choices_agree<X: Transport>(cx: &Cx<'_, X>) {
 /// What one process sent and received.
 type Done = (Vec<u64>, Vec<u64>);
 
-/// Chooses over all its ends for a number of rounds; a choice that was cancelled begins anew.
+/// Chooses over all its ends for a number of rounds; `cuts` drops some of the choices after a few polls.
 async fn process(
     first: u64,
     rounds: u64,
@@ -503,7 +503,7 @@ async fn process(
             None => Some(choice.await.1),
         };
         if chosen.is_none() {
-            // Elsewhere it may take a while until it is known.
+            // Over nodes the outcome may take a while.
             tx.settle(&mut slot).await.expect("no node was lost");
         }
         let moved: Vec<_> = barriers.iter().zip(before).map(|(phase, before)| phase.phases() - before).collect();
@@ -515,12 +515,12 @@ async fn process(
             }
             Some(Ok((None, None))) => assert_eq!((moved.iter().sum::<u64>(), slot), (0, None)),
             Some(Err(())) => {
-                // The neighbour has gone: the barriers alone, and what it left.
+                // The neighbour has left, so this process stops choosing and drains its channels.
                 assert_eq!((moved.iter().sum::<u64>(), slot), (0, Some(next)));
                 break;
             }
             None => {
-                // Whether the receiver had it is known when the end has asked.
+                // The end has asked, so it is known whether the receiver took the value.
                 tx.settle(&mut slot).await.expect("known");
                 assert!(moved.iter().sum::<u64>() + u64::from(slot.is_none()) <= 1);
             }
@@ -540,7 +540,7 @@ async fn process(
 
 fn barriers_and_channels<X: Transport>(cx: &Cx<'_, X>) {
     const COUNT: usize = 4;
-    // One for all, and one for each pair of opposites.
+    // One barrier for all processes, and one for each pair of opposite ones.
     let mut barriers: Vec<Vec<Barrier>> = parties(cx, COUNT as u64).into_iter().map(|phase| vec![phase]).collect();
     for n in 0..COUNT / 2 {
         let pair = barrier();

@@ -1,4 +1,4 @@
-//! Rule 1: senders offer, receivers take, and only in the poll that returns the value.
+//! Rule 1: senders offer, and a receiver takes a value only in the poll that returns it.
 
 use std::sync::{Arc, Mutex};
 
@@ -206,12 +206,12 @@ fn parked_receivers_pass_wakes_on<X: Transport>(cx: &Cx<'_, X>) {
     let send = cx.begin(tx.send(1));
     let woken = parked.iter().filter(|recv| recv.is_woken()).count();
     assert!(woken > 0);
-    // Over nodes other receivers must be asked whether they take it, and each has longer to
+    // Over nodes the other receivers must be asked whether they take the value, and each has longer to
     // answer.
     let ticks = if cx.transport.has_nodes() { PATIENCE_TICKS + 1 } else { 1 };
     assert!(woken <= 16 || ticks > 1, "{woken} were woken for one value");
     let mut last = parked.pop().expect("there are many");
-    // All others are dropped, or never polled again.
+    // All other receives are dropped, or never polled again.
     parked.retain(|_| cx.below(2) == 0);
     cx.settle();
     let mut passed = 0;

@@ -1,4 +1,4 @@
-//! Rule 8: every wait is visible, and nothing else.
+//! Rule 8: the wait records show every wait, and nothing else.
 
 use dunlin::waits::{self, ChannelId, Doing, Wait};
 use dunlin::{Choice, Receiver, Sender};

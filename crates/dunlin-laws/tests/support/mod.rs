@@ -1,4 +1,4 @@
-//! What the tests of the matrix do with its result.
+//! Reports and checks the result of a matrix test.
 
 use std::path::Path;
 
