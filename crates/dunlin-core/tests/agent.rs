@@ -1,4 +1,4 @@
-//! Channels in two halves: what an agent meets beside the laws.
+//! Channels in two halves: behaviour of agents beyond the laws.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
@@ -15,7 +15,7 @@ use dunlin_core::{
     send_to_any, unbounded,
 };
 
-/// Two halves that are not joined: the test is the carrier.
+/// Two halves that are not joined: the test carries their messages.
 struct Halves<T: Send + 'static> {
     tx: Sender<T>,
     outlet: Outlet<T>,
@@ -28,7 +28,7 @@ fn halves<T: Send + 'static>(policy: impl Into<Policy>) -> Halves<T> {
     Halves { tx, outlet: Outlet::new(far), inlet: Inlet::new(near), rx }
 }
 
-/// The same with the first credits given: so many there were.
+/// As [`halves`], with the first credits granted; also returns their number.
 fn halves_with_credits<T: Send + 'static>(policy: impl Into<Policy>) -> (Halves<T>, u32) {
     let halves = halves(policy);
     let credits = halves.inlet.credits();
@@ -36,7 +36,7 @@ fn halves_with_credits<T: Send + 'static>(policy: impl Into<Policy>) -> (Halves<
     (halves, credits)
 }
 
-/// Polls it once.
+/// Polls the future once.
 fn once<F: Future>(future: F) -> Option<F::Output> {
     dunlin_core::__rt::renew();
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
@@ -45,7 +45,7 @@ fn once<F: Future>(future: F) -> Option<F::Output> {
     }
 }
 
-/// All that an agent hears now.
+/// All events that an agent has now.
 fn all<E: Debug>(mut poll: impl FnMut(&mut Context<'_>) -> Poll<E>) -> Vec<E> {
     let mut events = Vec::new();
     while let Poll::Ready(event) = poll(&mut Context::from_waker(Waker::noop())) {
@@ -59,19 +59,19 @@ fn show<E: Debug>(events: &[E]) -> String {
 }
 
 impl<T: Send + Debug + 'static> Halves<T> {
-    /// What the sender's half has to send.
+    /// The events of the sender's half.
     fn sender_says(&mut self) -> String {
         show(&all(|cx| self.outlet.poll(cx)))
     }
 
-    /// What the receiver's half has to send.
+    /// The events of the receiver's half.
     fn receiver_says(&mut self) -> String {
         show(&all(|cx| self.inlet.poll(cx)))
     }
 }
 
-/// The agent of a sender elsewhere asks for the next receive that waits, and learns of it once: at once if
-/// one waits already.
+/// The agent of a remote sender asks to be notified once of a waiting receive: at once if one is waiting
+/// already, else when the next one waits.
 #[test]
 fn a_carrier_that_asks_is_notified_of_a_waiting_receive() {
     let (mut halves, _) = halves_with_credits::<u8>(fifo(3));
@@ -90,12 +90,12 @@ fn a_carrier_that_asks_is_notified_of_a_waiting_receive() {
         halves.inlet.ask_awaited();
         assert_eq!(show(&all(|cx| halves.inlet.poll(cx))), "Awaited", "it waits still");
     }
-    // A value that is there is received, without a wait.
+    // A receive that finds a value returns it without waiting.
     halves.inlet.ask_awaited();
     halves.inlet.push(7).unwrap();
     assert_eq!(once(halves.rx.recv()), Some(Ok(7)));
     assert!(!halves.receiver_says().contains("Awaited"));
-    // A choice waits as well.
+    // A choice also waits.
     let Halves { mut rx, mut inlet, .. } = halves;
     let (_tx, mut other) = channel::<u8>();
     let mut waits = pin!(async {
@@ -105,7 +105,7 @@ fn a_carrier_that_asks_is_notified_of_a_waiting_receive() {
     assert!(show(&all(|cx| inlet.poll(cx))).contains("Awaited"));
 }
 
-/// A receiver asks for a choice's offer just while the choice is closed, because it polls a foreign future.
+/// A receiver asks for a choice's offer while the choice is closed because it polls a foreign future.
 #[test]
 fn a_choice_that_was_closed_is_reserved_later() {
     for foreign_wakes in 0..40 {
@@ -134,13 +134,13 @@ fn a_choice_that_was_closed_is_reserved_later() {
     }
 }
 
-/// The same, and the receiver is polled *while* the foreign future is, as another thread might.
+/// As above, and the receiver is polled *while* the foreign future is, as another thread might poll it.
 #[test]
 fn a_receiver_that_comes_while_the_choice_is_closed_is_served() {
     for foreign_wakes in 0..40 {
         let ((mut tx, rx), (ty, mut ry)) = (channel(), channel());
         let (mut slot, mut left) = (Some(1), foreign_wakes);
-        // The receive, and the waker of the branch that waits for it.
+        // The receive, its waker from the branch that waits for it, and its output.
         let receive = RefCell::new((Box::pin(async move { ry.recv().await }), None::<Waker>, None));
         let poll_receive = || {
             let (future, waker, output) = &mut *receive.borrow_mut();
@@ -190,8 +190,8 @@ fn only_buffers_with_places_promise_credits() {
     assert_eq!((halves.inlet.credits(), halves.inlet.credits()), (3, 0), "each is promised once");
 }
 
-/// Sends on credits cross without a question; without one they wait at their own half, and can be taken back
-/// there at once.
+/// Sends on credits cross without a request. Without a credit they wait at their own half, where they can be
+/// withdrawn at once.
 #[test]
 fn a_fifo_is_sent_to_without_asking() {
     let (mut h, credits) = halves_with_credits(fifo(3));
@@ -239,7 +239,7 @@ fn a_choice_with_a_credit_is_decided_here() {
         assert_eq!(slot.is_none(), wins == "send");
         assert_eq!(h.sender_says(), if round == 0 { "Sent(0)" } else { "" }, "nothing tentative crosses");
     }
-    // A choice that waits gets the place as it becomes free.
+    // A waiting choice gets the place as soon as it is free.
     let (mut a, mut slot) = (halves_with_credits(fifo(1)).0, Some(1));
     a.tx.try_send(0).unwrap();
     let mut choice = pin!(async {
@@ -251,8 +251,7 @@ fn a_choice_with_a_credit_is_decided_here() {
     assert_eq!(show(&all(|cx| a.outlet.poll(cx))), "Sent(0) Sent(1)");
 }
 
-/// Sends that waited for the first credits: they go out on them, and those that get none are not offered any
-/// more.
+/// Sends that waited for the first credits go out on them; those that get no credit are no longer offered.
 #[test]
 fn waiting_sends_complete_on_the_first_credits() {
     let h = halves(fifo(1));
@@ -268,7 +267,7 @@ fn waiting_sends_complete_on_the_first_credits() {
     assert_eq!(show(&all(|cx| outlet.poll(cx))), "Sent(2)");
 }
 
-/// A sender at the receiver's half beside the inlet. (Its own end is the inlet; the handles stay.)
+/// A sender at the receiver's half, next to the inlet. (The inlet takes over its end; the handles stay.)
 fn beside_the_inlet(policy: Policy) -> (Shared<Sender<u32>>, Inlet<u32>, Receiver<u32>) {
     let (tx, rx) = channel_with(policy);
     let mut shared = tx.share();
@@ -286,7 +285,7 @@ fn a_promised_place_is_not_free() {
     assert!(local.try_send(9).is_err(), "it went to the sender elsewhere at once: nobody waited here");
     assert_eq!(show(&all(|cx| inlet.poll(cx))), "Credit(1)");
     assert_eq!((inlet.push(1), inlet.push(2), inlet.push(3)), (Ok(1), Ok(2), Err(3)));
-    // Both want every place: they get them in turn.
+    // Both sides need every place and get them in turn.
     let mut more = local.clone();
     let (mut send, mut next) = (pin!(local.send(10)), pin!(more.send(11)));
     assert_eq!((once(send.as_mut()), once(next.as_mut())), (None, None));
@@ -326,14 +325,14 @@ fn an_unbounded_buffer_gives_credits_back_as_values_come() {
     assert_eq!((h.rx.len(), h.receiver_says().as_str()), (1024, "Credit(1024)"), "nothing was received");
 }
 
-/// An agent may have less promised than the policy has: what is received makes room again.
+/// An agent may be promised fewer places than the policy has: a receive makes room again.
 #[test]
 fn lend_at_most_limits_promised_credits() {
     for policy in [unbounded(), fifo(10)] {
         let (mut h, credits) = halves_with_credits(policy);
         assert!(credits >= 10);
         h.inlet.lend_at_most(3);
-        // What was promised still comes.
+        // Values sent on earlier promises still arrive.
         for value in 0..10 {
             h.tx.try_send(value).unwrap();
             assert_eq!(h.inlet.push(value), Ok(value as usize + 1));
@@ -347,7 +346,7 @@ fn lend_at_most_limits_promised_credits() {
         for _ in 3..credits {
             h.rx.try_recv().unwrap();
         }
-        // No place is promised, but half of what was there is gone.
+        // No place is promised, but half of the buffered values are received.
         assert_eq!((h.receiver_says().as_str(), h.rx.len()), ("Credit(0)", 3));
         h.rx.try_recv().unwrap();
         h.rx.try_recv().unwrap();
@@ -365,8 +364,8 @@ fn lend_at_most_limits_promised_credits() {
     }
 }
 
-/// The receiver retires while values are on their way: their sends are complete, so it gets them, and then
-/// the end.
+/// The receiver retires while values are in flight: their sends are complete, so it receives them before the
+/// end.
 #[test]
 fn retired_receiver_receives_values_in_flight() {
     let (mut h, _) = halves_with_credits(fifo(3));
@@ -404,7 +403,7 @@ fn poison_drops_values_in_flight() {
     let on_the_way = all(|cx| h.outlet.poll(cx)).pop();
     let Some(dunlin_core::agent::Event::Sent(sent)) = on_the_way else { panic!("{on_the_way:?}") };
     assert_eq!((h.inlet.push(sent), Arc::strong_count(&value)), (Ok(0), 1), "no fault of the sender's");
-    // From the sender: behind what it has sent.
+    // Poison from the sender arrives after the values that it has sent.
     let (mut h, _) = halves_with_credits(fifo(3));
     h.tx.try_send(value.clone()).unwrap();
     h.tx.poison("now");
@@ -421,7 +420,7 @@ fn poison_drops_values_in_flight() {
     drop(h.rx);
     let Some(dunlin_core::agent::Event::Sent(sent)) = all(|cx| h.outlet.poll(cx)).pop() else { unreachable!() };
     assert_eq!((h.inlet.push(sent), Arc::strong_count(&value)), (Ok(0), 1));
-    // Or the agent that had not learned of it.
+    // The agent is dropped before it has learned of the end.
     h.outlet.credit(1);
     h.tx.try_send(value.clone()).unwrap();
     drop(h.outlet);
@@ -436,8 +435,8 @@ fn forget_send<T: Send + 'static>(tx: &mut Sender<T>, value: T) {
     std::mem::forget(send);
 }
 
-/// A sender that is dropped leaves a forgotten offer behind, as in one memory: `Gone` is said when that has
-/// been taken.
+/// A dropped sender leaves a forgotten offer standing, as in one memory: `Gone` is sent after that has been
+/// taken.
 #[test]
 fn gone_is_sent_after_all_standing_offers() {
     let mut h = halves::<u8>(rendezvous());
@@ -451,7 +450,7 @@ fn gone_is_sent_after_all_standing_offers() {
     drop(h.inlet);
     assert_eq!(h.rx.try_recv(), Err(RecvError::Closed));
 
-    // One without a credit waits for it.
+    // A send without a credit waits for one.
     let (mut h, _) = halves_with_credits(fifo(1));
     h.tx.try_send(1).unwrap();
     forget_send(&mut h.tx, 2);
@@ -460,7 +459,7 @@ fn gone_is_sent_after_all_standing_offers() {
     h.outlet.credit(1);
     assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "Sent(2) Gone");
 
-    // Of a send that was dropped the answer is awaited.
+    // A dropped send waits for the answer to its withdrawal.
     let mut h = halves::<u8>(rendezvous());
     let mut send = Box::pin(h.tx.send(7));
     assert_eq!(once(send.as_mut()), None);
@@ -471,7 +470,7 @@ fn gone_is_sent_after_all_standing_offers() {
     h.outlet.withdrawn(2, Some(7.into()));
     assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "Gone");
 
-    // An extended receive has returned it: nothing is open, though it is held.
+    // An extended receive has returned the value: no offer is open, though the value is held.
     let mut h = halves::<u8>(rendezvous());
     forget_send(&mut h.tx, 7);
     drop(h.tx);
@@ -479,7 +478,7 @@ fn gone_is_sent_after_all_standing_offers() {
     h.outlet.held(2);
     assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "Gone");
 
-    // After the end what has not gone out will never be taken.
+    // After the end, values that have not gone out will never be taken.
     for poison in [false, true] {
         let mut h = halves::<u8>(rendezvous());
         forget_send(&mut h.tx, 7);
@@ -494,7 +493,7 @@ fn gone_is_sent_after_all_standing_offers() {
     }
 }
 
-/// The offers of a forgotten choice stand too, until one is taken; the other is dead then.
+/// The offers of a forgotten choice also stand until one is taken; then the other is dead.
 #[test]
 fn a_forgotten_choice_is_carried_to_its_end() {
     let (mut a, mut b) = (halves::<u8>(rendezvous()), halves::<u8>(rendezvous()));
@@ -512,7 +511,7 @@ fn a_forgotten_choice_is_carried_to_its_end() {
     assert_eq!((once(joint.as_mut()), once(other.as_mut())), (None, None));
     assert_eq!(once(a.rx.recv()), None, "it asks");
     assert_eq!(once(joint.as_mut()), None);
-    // A receive that was dropped has given it up; this one asks again.
+    // A dropped receive has given its request up; this one asks again.
     let mut receive = Box::pin(a.rx.recv());
     assert_eq!(once(receive.as_mut()), None);
     assert_eq!(once(joint.as_mut()), None);
@@ -525,7 +524,7 @@ fn a_forgotten_choice_is_carried_to_its_end() {
     assert_eq!(once(receive), Some(Err(RecvError::Closed)));
 }
 
-/// The receiver is gone before the offer comes: it fails where it comes, and the answer is received.
+/// The receiver is gone before the offer arrives: the offer fails there, and the answer reaches the sender.
 #[test]
 fn offer_to_ended_receiver_returns_its_value() {
     type End = fn(Receiver<u8>) -> Option<Receiver<u8>>;
@@ -552,7 +551,7 @@ fn offer_to_ended_receiver_returns_its_value() {
     }
 }
 
-/// What happened to a channel before its ends were apart is reported afterwards.
+/// An agent reports events that happened to the channel before its ends were apart.
 #[test]
 fn new_agent_reports_earlier_channel_events() {
     let before = |act: fn(&mut Sender<u8>)| {
@@ -585,7 +584,7 @@ fn id(number: u64) -> MessageId {
     MessageId { channel: 9, number }
 }
 
-/// The receiver's node is lost: a value that it had may have been received, one that it did not have was not.
+/// The receiver's node is lost: a value that arrived there may have been received, any other was not.
 #[test]
 fn a_lost_receiver_leaves_three_outcomes() {
     let h = halves(rendezvous());
@@ -610,7 +609,7 @@ fn a_lost_receiver_leaves_three_outcomes() {
     assert_eq!(once(b.settle(&mut None)), Some(Ok(())), "it has been told");
     drop((b, c, d, a));
 
-    // Without a credit: not taken.
+    // Without a credit the value was not taken.
     let (mut h, _) = halves_with_credits(fifo(1));
     h.tx.try_send(1).unwrap();
     let mut send = Box::pin(h.tx.send(2));
@@ -618,14 +617,14 @@ fn a_lost_receiver_leaves_three_outcomes() {
     h.outlet.down();
     assert_eq!(once(send), Some(Err(SendError::NotTaken { value: 2, why: Why::NodeLost })));
 
-    // A channel that had ended before has ended in order.
+    // A channel that had ended before reports its own end, not the loss.
     let mut h = halves::<u8>(rendezvous());
     h.outlet.retire();
     h.outlet.down();
     assert!(once(h.tx.send(1)).unwrap().unwrap_err().is_closed());
 }
 
-/// A send that was dropped, or forgotten, and then lost: `settle` reports it, and gives the value.
+/// A send that was dropped or forgotten, and then lost: `settle` reports the loss and returns the value.
 #[test]
 fn settle_after_a_loss_returns_unknown() {
     for forget in [false, true] {
@@ -646,7 +645,7 @@ fn settle_after_a_loss_returns_unknown() {
         assert_eq!(slot, Some(7), "forget: {forget}");
         assert_eq!(once(h.tx.settle(&mut None)), Some(Ok(())), "once");
     }
-    // The same of a choice that was forgotten while it was reserved.
+    // The same for a choice that was forgotten while it was reserved.
     let mut h = halves(rendezvous());
     let (_ty, mut ry) = channel::<u8>();
     let mut slot = Some(7);
@@ -664,8 +663,8 @@ fn settle_after_a_loss_returns_unknown() {
     assert_eq!(slot, Some(7));
 }
 
-/// A choice whose send is reserved when the receiver's node is lost: that branch runs, with Unknown, and no
-/// other one can happen.
+/// A choice whose send is reserved when the receiver's node is lost: that branch returns `Unknown`, and no
+/// other branch can happen.
 #[test]
 fn a_lost_choice_is_unknown_as_a_whole() {
     let mut h = halves(rendezvous());
@@ -686,7 +685,7 @@ fn a_lost_choice_is_unknown_as_a_whole() {
     assert_eq!(once(choice), Some(Err(SendError::Unknown { value: (), id: id(2) })));
     assert_eq!((slot, from_other.len()), (Some(7), 1));
 
-    // Not reserved: certainly not taken, and only that branch fails.
+    // A send that was not reserved was certainly not taken, and only its branch fails.
     let mut h = halves(rendezvous());
     let mut slot = Some(7);
     let mut choice = Box::pin(async {
@@ -700,7 +699,7 @@ fn a_lost_choice_is_unknown_as_a_whole() {
     drop(choice);
     assert_eq!(once(h.tx.send_from(&mut slot)), Some(Err(SendError::NotTaken { value: (), why: Why::NodeLost })));
 
-    // Of `send_to_any` the value is in the slot.
+    // The value of a `send_to_any` is back in its slot.
     let (mut a, mut b) = (halves(rendezvous()), halves(rendezvous()));
     let (mut slot, mut senders) = (Some(7), [a.tx, b.tx]);
     let mut any = Box::pin(send_to_any(&mut slot, &mut senders));
@@ -714,8 +713,8 @@ fn a_lost_choice_is_unknown_as_a_whole() {
     assert_eq!(slot, Some(7));
 }
 
-/// The sender's node is lost: receivers get what was admitted, not what was only offered, and then learn of
-/// it.
+/// The sender's node is lost: receivers get values that were admitted, not values that were only offered, and
+/// then the loss.
 #[test]
 fn the_loss_of_a_sender_arrives_after_admitted_values() {
     let (mut h, _) = halves_with_credits(fifo(2));
@@ -732,7 +731,7 @@ fn the_loss_of_a_sender_arrives_after_admitted_values() {
     r.inlet.down();
     assert_eq!((once(r.rx.recv()), Arc::strong_count(&value)), (Some(Err(RecvError::NodeLost)), 1));
 
-    // Retired before: in order, unless something may have been on its way.
+    // A sender that retired before the loss ends in order, unless a value may have been in flight.
     for (on_its_way, why) in [(false, RecvError::Closed), (true, RecvError::NodeLost)] {
         let (mut h, _) = halves_with_credits::<u8>(fifo(1));
         if !on_its_way {
@@ -745,7 +744,7 @@ fn the_loss_of_a_sender_arrives_after_admitted_values() {
     }
 }
 
-// ---- an agent in the place of a receiver that was in use
+// ---- an agent that replaces a receiver in use
 
 fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
@@ -769,14 +768,14 @@ fn outlet_offers_buffered_values_first_under_their_own_tickets() {
         other => panic!("{other:?}"),
     });
     assert_eq!(offered.map(|(_, value)| value), [0, 1, 2]);
-    // What comes back stands as it did, in its place: it is sent again.
+    // A returned offer stands as before, in its place: it is sent again.
     for (ticket, value) in offered {
         outlet.give_back(ticket, value);
     }
     for n in 0..3 {
         let Poll::Ready(Event::FirmOffer(ticket, value)) = next(&mut outlet) else { panic!() };
         assert_eq!(value, n);
-        // Its send completed long ago, so the outcome concerns no sender.
+        // The send completed long ago, so no sender needs the outcome.
         match n {
             0 => outlet.failed(ticket, Some(value.into()), Why::Closed),
             _ => outlet.taken(ticket),
@@ -790,8 +789,8 @@ fn outlet_offers_buffered_values_first_under_their_own_tickets() {
     assert!(matches!(next(&mut outlet), Poll::Ready(Event::Gone)));
 }
 
-/// Values of a buffer whose receiver moved to a half with a buffer of its own: they come first, and no more
-/// are complete than the two may hold.
+/// A receiver moved to a half with a buffer of its own: buffered values are sent first, and no more sends
+/// complete than the two buffers can hold.
 #[test]
 fn buffered_values_precede_values_sent_on_credits() {
     for places in 1..6_u32 {
@@ -819,8 +818,8 @@ fn buffered_values_precede_values_sent_on_credits() {
     }
 }
 
-/// The same channel ends before there are credits for all that is buffered: retired there, the rest still
-/// waits for them, and the end is sent after it; poisoned here, it is destroyed.
+/// The channel ends before there are credits for all buffered values. Retired at the receiver, the rest still
+/// waits for credits, and the end follows it; poisoned at the sender, the rest is dropped.
 #[test]
 fn the_end_is_sent_after_buffered_values() {
     for poisoned in [false, true] {
@@ -866,8 +865,8 @@ fn a_credit_wakes_the_carrier_of_buffered_values() {
     assert!(matches!(next(&mut outlet), Poll::Ready(Event::Sent(1))));
 }
 
-/// A carrier that did not know of the credits yet gives back what it heard before them: it goes on them, and
-/// is not lost.
+/// A carrier that did not yet know of the credits returns earlier offers: they are sent on the credits, not
+/// lost.
 #[test]
 fn returned_early_offers_are_sent_on_later_credits() {
     let (mut tx, rx) = channel_with(fifo(2));
@@ -893,7 +892,7 @@ fn returned_early_offers_are_sent_on_later_credits() {
     assert!(next(&mut outlet).is_pending());
 }
 
-/// A policy of the sender's own half has no effect any more once the receiver has moved.
+/// The policy of the sender's own half has no effect after the receiver has moved.
 #[test]
 fn the_receivers_policy_stays_behind_when_it_moves() {
     for policy in [fifo(2), unbounded(), overwrite_oldest(2), overwrite_newest(2), drop_newest(2)] {
@@ -941,7 +940,7 @@ fn new_outlet_releases_forgotten_receives() {
         assert_eq!(poll_once(sending), Poll::Ready(Ok(())));
         assert!(next(&mut outlet).is_pending());
     }
-    // A receive watches.
+    // A receive is registered.
     struct Task;
     impl Wake for Task {
         fn wake(self: Arc<Self>) {}
@@ -955,8 +954,8 @@ fn new_outlet_releases_forgotten_receives() {
     assert_eq!(Arc::strong_count(&task), 1, "nobody would wake it for anything");
 }
 
-/// A receiver gave its request up and asked anew while the first answer was on its way: the second waits
-/// until that has come back.
+/// A receiver gave its request up and asked anew while the first answer was in flight: the second request
+/// waits until that answer has come back.
 #[test]
 fn a_second_request_waits_for_the_first_grant() {
     let mut h = halves(rendezvous());
@@ -986,8 +985,8 @@ fn a_second_request_waits_for_the_first_grant() {
     assert_eq!(once(choice), Some(Ok(())));
 }
 
-/// The same where the choice is elsewhere, too, and its offers are passed on. (Found by
-/// `simulated/shared.rs`: the offer was withdrawn, and never made again.)
+/// The same where the choice is remote, too, and its offers are forwarded. (Found by `simulated/shared.rs`:
+/// the offer was withdrawn and never made again.)
 #[test]
 fn a_second_request_waits_for_the_first_grant_where_it_is_passed_on() {
     let (near, far) = channel::<u8>();
@@ -1006,7 +1005,7 @@ fn a_second_request_waits_for_the_first_grant_where_it_is_passed_on() {
     }
 }
 
-/// A handle of a shared receiver elsewhere: its demand is over before the value that it was given has come
+/// A remote handle of a shared receiver withdraws its demand before the value that it was granted has come
 /// back. (Found by `simulated/shared.rs`: the value was lost, and its sender waited for ever.)
 #[test]
 fn value_returned_by_withdrawn_demand_is_offered_again() {
@@ -1028,9 +1027,9 @@ fn value_returned_by_withdrawn_demand_is_offered_again() {
     }
 }
 
-/// A send whose deadline passes while a handle elsewhere has its value, and that handle is dropped: its
-/// answer to the withdrawal is that it is gone, and the send ends. (Found by
-/// `dunlin/tests/simulated/rest.rs`: it waited for ever.)
+/// A send's deadline passes while a remote handle has its value, and that handle is dropped: its failure
+/// answers the withdrawal, and the send ends. (Found by `dunlin/tests/simulated/rest.rs`: it waited for
+/// ever.)
 #[test]
 fn a_send_that_is_late_ends_when_the_handle_that_has_its_value_is_gone() {
     struct Woken(AtomicBool);
@@ -1057,8 +1056,8 @@ fn a_send_that_is_late_ends_when_the_handle_that_has_its_value_is_gone() {
     assert!(matches!(once(send), Some(Err(error)) if error.is_timed_out()));
 }
 
-/// The agent of a handle elsewhere is polled while the choice that offers is busy with another branch. It
-/// tries again when the choice is open.
+/// The agent of a remote handle is polled while the offering choice is busy with another branch. It tries
+/// again when the choice is open.
 #[test]
 fn an_agent_that_finds_a_choice_busy_is_woken_when_the_choice_is_open() {
     struct Woken(AtomicBool);
@@ -1078,7 +1077,7 @@ fn an_agent_that_finds_a_choice_busy_is_woken_when_the_choice_is_open() {
     let (mut slot, has_looked) = (Some(7), Cell::new(false));
     let other = future(poll_fn(|_| {
         if !has_looked.replace(true) {
-            // On another thread, while this branch is polled.
+            // As on another thread, while this branch is polled.
             assert!(poll().is_pending(), "nobody else may decide a choice that polls this");
             woken.0.store(false, Relaxed);
         }
@@ -1101,7 +1100,7 @@ fn an_agent_that_finds_a_choice_busy_is_woken_when_the_choice_is_open() {
     assert_eq!(once(choice.as_mut()), Some(Ok(())));
 }
 
-/// Agents of handles elsewhere of a shared receiver, and a handle here.
+/// The agents of remote handles of a shared receiver, and a local handle.
 fn handles_elsewhere<T: Send>(policy: Policy, number: usize) -> (Sender<T>, Vec<LoneOutlet<T>>, Shared<Receiver<T>>) {
     let (tx, rx) = channel_with(policy);
     let here = rx.share();
@@ -1109,7 +1108,7 @@ fn handles_elsewhere<T: Send>(policy: Policy, number: usize) -> (Sender<T>, Vec<
     (tx, agents, here)
 }
 
-/// The keeper of a shared receiver: its sender is elsewhere, and so is a handle.
+/// The keeper of a shared receiver, with a remote sender and a remote handle.
 fn keeper() -> (Inlet<u8>, LoneOutlet<u8>, Shared<Receiver<u8>>) {
     let (tx, mut agents, here) = handles_elsewhere(rendezvous(), 1);
     let mut there = agents.remove(0);
@@ -1117,7 +1116,7 @@ fn keeper() -> (Inlet<u8>, LoneOutlet<u8>, Shared<Receiver<u8>>) {
     (Inlet::new(tx), there, here)
 }
 
-/// A handle elsewhere has the offer as it is: the value never comes here.
+/// A remote handle gets the offer unread: its value never reaches the keeper.
 #[test]
 fn unread_offer_is_forwarded_without_its_value() {
     let (mut inlet, there, mut here) = keeper();
@@ -1126,14 +1125,14 @@ fn unread_offer_is_forwarded_without_its_value() {
     assert!(matches!(there.reserve_unread(1), Reserved::Granted(Given::Unread)));
     assert_eq!(there.passed_on(1), Some(inlet.passes_on(5)));
     assert_eq!(once(here.recv()), None);
-    // Given back, another demand has it.
+    // A returned offer goes to another demand.
     there.give_back(1, Given::Unread);
     assert!(matches!(there.reserve_unread(2), Reserved::Granted(Given::Unread)));
     there.taken(2);
     assert_eq!(show(&all(|cx| inlet.poll(cx))), "Taken(5)");
 }
 
-/// A receive here asks for the value, which keeps its place; no handle elsewhere has it meanwhile.
+/// A local receive requests the value, which keeps its place; meanwhile no remote handle can get it.
 #[test]
 fn an_unread_value_is_fetched_for_a_receiver_here() {
     let (mut inlet, there, mut here) = keeper();
@@ -1149,7 +1148,7 @@ fn an_unread_value_is_fetched_for_a_receiver_here() {
     assert_eq!(inlet.bring(5, 15), Ok(()));
     assert_eq!(inlet.bring(5, 15), Err(15), "once");
     assert!(matches!(there.reserve_unread(1), Reserved::Granted(Given::Value(15))), "it kept its place");
-    // The receive that had asked for it may ask for another one.
+    // The receive that had requested it may request another one.
     assert_eq!(once(receive.as_mut()), None);
     assert_eq!(show(&all(|cx| inlet.poll(cx))), "Reserve(7, 2)");
     assert_eq!(inlet.grant(7, 2, 17), Ok(()));
@@ -1158,7 +1157,7 @@ fn an_unread_value_is_fetched_for_a_receiver_here() {
     assert_eq!(show(&all(|cx| inlet.poll(cx))), "Taken(7) Taken(5)");
 }
 
-/// What could not be read elsewhere comes here, and so does all that follows.
+/// A value that a remote handle cannot read is fetched to the keeper, and so are all later ones.
 #[test]
 fn keeper_fetches_unreadable_value_and_its_successors() {
     let (mut inlet, mut there, _here) = keeper();
@@ -1180,7 +1179,7 @@ fn keeper_fetches_unreadable_value_and_its_successors() {
     }
 }
 
-/// Neither its node nor the handle's can be asked any more: it is over, and not kept for ever.
+/// Neither the value's node nor the handle's node can be asked: the offer fails and is not kept for ever.
 #[test]
 fn an_unread_value_is_lost_with_its_holder() {
     let (mut inlet, there, mut here) = keeper();
@@ -1198,8 +1197,8 @@ fn an_unread_value_is_lost_with_its_holder() {
     assert_eq!(once(here.recv()), Some(Err(RecvError::NodeLost)));
 }
 
-/// The same for what a choice elsewhere offers: it is granted unread to a handle that can read it, and given
-/// up without a value.
+/// The same for a remote choice's offer: it is granted unread to a handle that can read it, and given up
+/// without a value.
 #[test]
 fn a_choice_is_granted_unread_to_a_handle_elsewhere_alone() {
     let (mut inlet, there, mut here) = keeper();
@@ -1220,8 +1219,8 @@ fn a_choice_is_granted_unread_to_a_handle_elsewhere_alone() {
     assert_eq!(once(receive), Some(Ok(15)));
 }
 
-/// A choice that is granted unread to one handle elsewhere is nothing for another waiting one. (Found by
-/// `dunlin-models unreadable-chosen`: it tried again for ever.)
+/// A choice that is granted unread to one remote handle cannot serve another waiting handle. (Found by
+/// `dunlin-models unreadable-chosen`: the agent retried for ever.)
 #[test]
 fn handle_waits_while_another_handle_holds_the_grant() {
     let (tx, mut agents, _here) = handles_elsewhere::<u8>(rendezvous(), 2);
@@ -1241,7 +1240,7 @@ fn handle_waits_while_another_handle_holds_the_grant() {
     assert!(show(&all(|cx| inlet.poll(cx))).ends_with("Taken(5)"));
 }
 
-/// What two handles elsewhere were granted out of a buffer, and did not take.
+/// Two remote handles return values that they were granted from a buffer.
 #[test]
 fn values_returned_to_a_buffer_keep_their_order() {
     for first in [0, 1] {
@@ -1258,8 +1257,8 @@ fn values_returned_to_a_buffer_keep_their_order() {
     }
 }
 
-/// Whatever was granted, given back, received and sent meanwhile: a receive gets the oldest value that no
-/// other handle has.
+/// Under any order of grants, returns, receives and sends, a receive gets the oldest value that no other
+/// handle holds.
 #[test]
 fn a_receive_gets_the_oldest_value_present() {
     for seed in 1..=300_u64 {
@@ -1308,7 +1307,7 @@ fn a_receive_gets_the_oldest_value_present() {
     }
 }
 
-/// The channel was poisoned meanwhile: what comes back is destroyed, as what was buffered is.
+/// The channel was poisoned meanwhile: a returned value is dropped, as buffered values are.
 #[test]
 fn value_returned_to_a_poisoned_buffer_is_dropped() {
     let (mut tx, agents, _here) = handles_elsewhere(fifo(1), 1);
@@ -1320,7 +1319,7 @@ fn value_returned_to_a_poisoned_buffer_is_dropped() {
     assert_eq!(Arc::strong_count(&token), 1);
 }
 
-/// Writers that send all the time, each channel in two halves: a fair choice serves the channels in turn.
+/// Writers that always send, each on a channel in two halves: a fair choice serves the channels in turn.
 #[test]
 fn a_fair_choice_over_halves_serves_all_alike() {
     let (mut receivers, counts) = (Vec::new(), RefCell::new([0_u32; 8]));
@@ -1343,12 +1342,12 @@ fn a_fair_choice_over_halves_serves_all_alike() {
         receivers.clear();
     }));
     doc::block_on(parties.into_iter().collect::<Par<_>>());
-    // Where the choice gives way, not all channels are ready when it is polled again.
+    // When the choice yields, not all channels are ready at its next poll.
     let counts = counts.into_inner();
     assert!(counts.iter().all(|count| count.abs_diff(200) <= 8), "{counts:?}");
 }
 
-/// A look for the end takes nothing of what an agent has to send, and is woken for the end.
+/// `poll_gone` takes none of an agent's events, and is woken at the end of the channel.
 #[test]
 fn looking_for_the_end_takes_no_event_and_is_woken() {
     struct Woken(AtomicBool);
@@ -1370,7 +1369,7 @@ fn looking_for_the_end_takes_no_event_and_is_woken() {
     drop(std::mem::replace(&mut halves.rx, channel().1));
     assert!(woken.0.swap(false, Relaxed));
     assert!(halves.inlet.poll_gone(&cx).is_ready());
-    // Looked for twice, and still to be received.
+    // The end was seen twice and can still be received.
     assert!(halves.outlet.poll_gone(&cx).is_ready());
     assert_eq!((halves.sender_says().as_str(), halves.receiver_says().as_str()), ("Gone", "Gone"));
 }

@@ -1,4 +1,4 @@
-//! A choice whose offers go over agents: whose turn it is, and for how long others wait.
+//! A choice whose offers go through agents: whose turn it is, and how long others wait.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, pending, poll_fn};
@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use dunlin_core::agent::{Event, FromReceiver, Inlet, Outlet, Reserved, join};
 use dunlin_core::{PATIENCE_TICKS, Receiver, Sender, alt, channel, future, waits};
 
-/// What carries between two halves.
+/// The task that carries between two halves.
 type Carrier = Pin<Box<dyn Future<Output = ()>>>;
 
 fn halves() -> (Sender<u32>, Receiver<u32>, Carrier) {
@@ -18,7 +18,7 @@ fn halves() -> (Sender<u32>, Receiver<u32>, Carrier) {
     (tx, rx, Box::pin(join(Outlet::new(far), Inlet::new(near))))
 }
 
-/// One step of one party, in an order that the test sets: no party is polled because it was woken.
+/// One step of one party, in an order that the test sets: a wake causes no poll.
 fn poll<F: Future + ?Sized>(future: &mut Pin<&mut F>) -> Option<F::Output> {
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),
@@ -26,18 +26,18 @@ fn poll<F: Future + ?Sized>(future: &mut Pin<&mut F>) -> Option<F::Output> {
     }
 }
 
-/// More often than a choice waits for the receivers that its offers have woken, before it polls its other
+/// More polls than a choice grants the receivers that its offers have woken before it polls its other
 /// branches.
 const TURNS: u32 = 20;
 
-/// Time is one for all tests of a program: those it matters to run one after the other.
+/// All tests of a program share one clock: the tests that depend on it run one at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static TIME: Mutex<()> = Mutex::new(());
     TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Every party is polled in turn, but so that the choice finds itself reserved each time: it is asked for
-/// again before it has been polled since it was given back. Its other branch is ready, and happens.
+/// Every party is polled in turn, but the choice finds itself reserved each time: it is requested again
+/// between its release and its next poll. Its other branch is ready, and happens.
 #[test]
 fn a_choice_that_calls_back_is_not_reserved_again_before_its_turn() {
     let _alone = alone();
@@ -67,8 +67,8 @@ fn a_choice_that_calls_back_is_not_reserved_again_before_its_turn() {
     }
 }
 
-/// A choice has revoked its reservation: a receiver that asks again waits until the choice has been polled,
-/// or, if it is not polled any more, for no longer than its patience.
+/// A choice has revoked its reservation: a receiver that requests it again waits until the choice has been
+/// polled, or, if it is not polled any more, for no longer than its patience.
 #[test]
 fn a_choice_that_calls_back_is_reserved_again_after_its_turn() {
     let _alone = alone();
@@ -105,7 +105,7 @@ fn a_choice_that_calls_back_is_reserved_again_after_its_turn() {
     }
 }
 
-/// While it is the choice's turn, a receiver that is here takes: it decides, and gives nothing back.
+/// A local receiver may take during the choice's turn: it decides at once and returns nothing.
 #[test]
 fn a_receiver_that_is_here_does_not_wait_for_the_turn() {
     let _alone = alone();
@@ -132,8 +132,8 @@ fn a_receiver_that_is_here_does_not_wait_for_the_turn() {
     assert_eq!((poll(&mut agents.as_mut()), poll(&mut receive)), (None, None));
 }
 
-/// A choice is reserved while it polls a foreign future, which then happens. Its future is kept, so its offer
-/// is not taken back; the receiver is told, and asks another choice.
+/// A choice is reserved while it polls a foreign future, which then happens. The choice's future is kept, so
+/// its offer is not withdrawn; the receiver is notified and requests another choice.
 #[test]
 fn a_receiver_waiting_for_a_choice_is_notified_when_it_is_decided() {
     let _alone = alone();
@@ -176,8 +176,8 @@ fn a_receiver_waiting_for_a_choice_is_notified_when_it_is_decided() {
     assert_eq!(a, Some(1));
 }
 
-/// A future that is never ready, and has its choice polled more often than a value travels: the choice has
-/// its reservation back once, to look, and leaves the next one to the receiver.
+/// A future that is never ready has its choice polled more often than a value travels. The choice revokes its
+/// reservation once, to poll that future, and leaves the next reservation to the receiver.
 #[test]
 fn a_future_that_is_polled_all_the_time_does_not_starve_a_send() {
     let _alone = alone();
@@ -211,8 +211,8 @@ fn a_future_that_is_polled_all_the_time_does_not_starve_a_send() {
     assert!(polls.get() > 0, "it has been looked at");
 }
 
-/// What stays ready is looked at while the choice is reserved, and only when it is ready is the reservation
-/// asked back: a sender that waits for another channel's end is not held up by that.
+/// A branch that stays ready once it is ready is checked while the choice is reserved; the reservation is
+/// revoked only when the branch is ready. So a sender that waits for another channel's end does not delay it.
 #[test]
 fn a_branch_that_stays_ready_is_looked_at_without_asking_back() {
     for ends in [false, true] {
@@ -247,8 +247,8 @@ fn said(outlet: &mut Outlet<u32>) -> Option<Event<u32>> {
     }
 }
 
-/// For a branch that must be polled to know, every other reservation is asked back, once however often the
-/// choice is polled; for one that is ready each is.
+/// For a branch that must be polled, every other reservation is revoked, once however often the choice is
+/// polled; for a branch that is ready, every reservation is.
 #[test]
 fn which_reservations_are_asked_back() {
     let _alone = alone();
@@ -276,8 +276,8 @@ fn which_reservations_are_asked_back() {
     }
 }
 
-/// A receiver has been granted a choice's offer, and does not use it: the value goes back, and the receiver
-/// beside it is woken and asks.
+/// A receiver has been granted a choice's offer and does not use it: the value is returned, and the receiver
+/// beside it is woken and requests it.
 #[test]
 fn another_receiver_is_woken_when_a_grant_is_given_up() {
     let _alone = alone();
@@ -318,7 +318,7 @@ impl Wake for Woken {
     }
 }
 
-/// Polls for as long as that wakes the future itself; how often, and what it gave.
+/// Polls the future while it wakes itself; returns the number of polls and the output.
 fn polls<F: Future>(future: &mut Pin<&mut F>) -> (u32, Option<F::Output>) {
     let woken = Arc::<Woken>::default();
     for count in 1.. {
@@ -333,8 +333,8 @@ fn polls<F: Future>(future: &mut Pin<&mut F>) -> (u32, Option<F::Output>) {
     unreachable!("it wakes itself for ever")
 }
 
-/// A send lets its receivers be polled before the choice goes on to something else. Where there is nothing to
-/// go on to, the choice is not polled again and again for that: it waits.
+/// A send lets its receivers be polled before the choice takes another branch. Without another branch to
+/// take, the choice is not polled repeatedly for that: it waits.
 #[test]
 fn choice_without_ready_alternative_is_polled_once() {
     for far in [true, false] {
@@ -352,8 +352,8 @@ fn choice_without_ready_alternative_is_polled_once() {
             alt! { biased; sent = tx.send_from(&mut slot) => sent.map(|()| 1), got = quiet.recv() => Ok(got.unwrap()) }
         });
         assert_eq!(polls(&mut choice), (1, None), "far: {far}");
-        // The one that was woken here has not been polled yet, and comes first; of one elsewhere this is not
-        // known.
+        // The receiver that was woken here has not been polled yet, and comes first; of a remote receiver
+        // this is not known.
         let mut send = pin!(other.send(2));
         assert_eq!(poll(&mut send), None);
         let (count, output) = polls(&mut choice);
@@ -361,7 +361,7 @@ fn choice_without_ready_alternative_is_polled_once() {
     }
 }
 
-/// `skip` is something to go on to.
+/// `skip` counts as another branch.
 #[test]
 fn a_send_has_its_turn_before_skip() {
     let (mut tx, mut rx, mut agents) = halves();

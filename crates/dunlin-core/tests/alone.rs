@@ -1,5 +1,5 @@
-//! How a process is polled in dev builds: as its runtime polls it, and with what else could wake it counted.
-//! One test, as the counts are the program's.
+//! How dev builds poll a process: as its runtime polls it, and counting foreign wakers that could wake it.
+//! There is one test, because the counts are global to the program.
 #![cfg(all(debug_assertions, target_pointer_width = "64"))]
 
 use std::future::Future;
@@ -40,7 +40,7 @@ fn processes_and_foreign_wakers_are_counted() {
     let mut cx = Context::from_waker(&waker);
     let before = current().unwrap();
 
-    // A wait on a channel: its waker is the core's, also in a `par!`, and counts for nothing.
+    // A wait on a channel: its waker is the core's, also in a `par!`, and is not counted.
     let identities = Identities::new(1, Location::caller());
     let first = identities.first();
     let (mut tx, mut rx) = channel::<u8>();
@@ -67,7 +67,7 @@ fn processes_and_foreign_wakers_are_counted() {
     }
     assert_eq!(current().unwrap().processes, before.processes);
 
-    // Code outside of the core keeps wakers: each counts until it wakes or is dropped.
+    // Code outside the core keeps wakers: each counts until it wakes or is dropped.
     let mut kept = Vec::new();
     let mut branch = None;
     let mut process = Box::pin(Alone::outside(async {

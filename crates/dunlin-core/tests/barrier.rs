@@ -1,6 +1,6 @@
-//! Barriers: what each case must give, and random operations against a sequential model.
+//! Barriers: the result of each case, and random operations against a sequential model.
 //!
-//! `PROPTEST_CASES=100000 cargo test -p dunlin-core --test barrier` looks longer.
+//! `PROPTEST_CASES=100000 cargo test -p dunlin-core --test barrier` runs more cases.
 #![cfg(not(any(loom, shuttle)))]
 
 mod common;
@@ -18,7 +18,7 @@ use dunlin_core::{Barrier, Choice, Operation, SyncError, alt, barrier, channel, 
 
 use common::{Wakes, poll_woken};
 
-/// A future in hand, and how often it was woken.
+/// A future in hand, and the count of its wakes.
 struct Hand<F> {
     future: Pin<Box<F>>,
     woken: Arc<Wakes>,
@@ -28,7 +28,7 @@ fn hand<F: Future>(future: F) -> Hand<F> {
     Hand { future: Box::pin(future), woken: Arc::default() }
 }
 
-/// In hand, and polled for the first time in vain.
+/// A future in hand that returned `Pending` from its first poll.
 fn waiting<F: Future>(future: F) -> Hand<F> {
     let mut hand = hand(future);
     assert!(hand.poll().is_none(), "it does not wait");
@@ -44,7 +44,7 @@ impl<F: Future> Hand<F> {
         self.woken.count()
     }
 
-    /// Polls it as long as it wakes itself.
+    /// Polls the future while it wakes itself.
     fn run(&mut self) -> Option<F::Output> {
         loop {
             let before = self.woken();
@@ -212,7 +212,7 @@ fn choices_at_two_barriers_agree_on_one() {
     let (mut a, mut x) = (barrier(), barrier());
     let (mut b, mut y) = (a.enrol(), x.enrol());
     let mut first = waiting(Choice::prioritised().all([a.sync(), x.sync()]).into_future());
-    // In the other order: it comes to `x` first.
+    // In the other order, so it reaches `x` first.
     assert_eq!(now(Choice::prioritised().all([y.sync(), b.sync()]).into_future()), (0, Ok(())));
     assert_eq!(first.poll(), Some((1, Ok(()))));
     drop(first);
@@ -254,8 +254,8 @@ fn a_party_that_took_another_branch_has_not_arrived() {
     assert_eq!(a.phases(), 0);
 }
 
-/// The other party comes while the choice polls a branch that cannot be undone, and so is closed: the phase
-/// is complete as soon as the choice is open again, and not at all if that branch is ready.
+/// The other party arrives while the choice is closed, because it polls a branch that cannot be undone. The
+/// phase completes when the choice is open again, but not if that branch is ready.
 #[test]
 fn a_closed_choice_is_there_when_it_is_open_again() {
     for (with_deadline, is_ready) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -271,7 +271,7 @@ fn a_closed_choice_is_there_when_it_is_open_again() {
             if is_ready { Poll::Ready(()) } else { Poll::Pending }
         }));
         let choice = Choice::prioritised();
-        // What has a deadline may always be ready, and so is polled first.
+        // A branch with a deadline may always be ready, so it is polled first.
         let choice = if with_deadline {
             choice.on(a.sync().until(pending::<()>()), |r| r.is_ok())
         } else {
@@ -286,8 +286,8 @@ fn a_closed_choice_is_there_when_it_is_open_again() {
     }
 }
 
-/// The other party comes while the choice is reserved for a receiver elsewhere, by this barrier's party's
-/// send beside it.
+/// The other party arrives while the choice is reserved for a remote receiver, through the send beside the
+/// party's sync.
 #[test]
 fn a_reserved_choice_is_there_when_it_is_given_back() {
     for (given_back, polled) in [(true, true), (true, false), (false, true)] {
@@ -295,7 +295,7 @@ fn a_reserved_choice_is_there_when_it_is_given_back() {
         let mut b = a.enrol();
         let mut outlet = Outlet::new(far);
         let mut slot = Some(7);
-        // The last branch will be ready, but goes after the barrier.
+        // The last branch will be ready, but comes after the barrier.
         let (mut low, mut rx) = channel();
         let choice = Choice::prioritised().on(tx.send_from(&mut slot), |r| r.is_ok()).on(a.sync(), |r| r.is_ok());
         let choice = choice.on(rx.recv(), |r| r.is_err());
@@ -362,7 +362,7 @@ fn lent_to_several_choices() {
     assert_eq!(now(sync), Ok(()), "it was there when the phase was complete");
 }
 
-/// Holds a party, and uses it when it is woken.
+/// Holds a party, and uses it when woken.
 struct Uses(Mutex<Barrier>);
 
 impl Wake for Uses {
@@ -433,7 +433,7 @@ fn a_fair_choice_takes_turns() {
     assert_eq!(turns, [10, 10]);
 }
 
-/// What waits at the barrier that was made in this line.
+/// The waits at the barrier that was created on this line.
 fn lines(made: u32) -> Vec<Wait> {
     let here = |wait: &Wait| wait.made.file().ends_with("tests/barrier.rs") && wait.made.line() == made;
     waits::snapshot().into_iter().filter(here).collect()
@@ -471,7 +471,7 @@ fn waits_are_visible() {
     assert_eq!(lines(made), [], "timed out");
 }
 
-/// A missing party can be named: by the process that used its enrolment last.
+/// The records name a missing party: the process that used its enrolment last.
 #[test]
 fn the_missing_party_is_named() {
     let (a, made) = (barrier(), line!());
@@ -502,7 +502,7 @@ fn the_missing_party_is_named() {
 
 mod random {
     //! Random operations of several processes at two barriers, against a model of a few lines: every answer
-    //! is known, and every process that can go on has been woken.
+    //! is known, and every process that can proceed has been woken.
 
     use std::cell::{Cell, RefCell};
     use std::rc::Rc;
@@ -515,8 +515,8 @@ mod random {
     enum Op {
         Enrol(usize),
         Resign(usize),
-        /// A process that does nothing begins to sync with these parties: one outside of a choice, or several
-        /// in one.
+        /// An idle process begins to sync with these parties: one party outside of a choice, or several in
+        /// one choice.
         Begin(usize, Vec<usize>, bool),
         Poll(usize),
         Drop(usize),
@@ -525,7 +525,7 @@ mod random {
     }
 
     const PROCESSES: usize = 4;
-    /// More than there ever are.
+    /// More parties than ever exist.
     const PARTIES: usize = 8;
 
     fn ops() -> impl Strategy<Value = Vec<Op>> {
@@ -543,7 +543,7 @@ mod random {
 
     /// A party, which is here or with a process.
     struct Party {
-        /// At which of the two barriers.
+        /// The index of its barrier.
         at: usize,
         home: Rc<RefCell<Option<Barrier>>>,
     }
@@ -559,13 +559,13 @@ mod random {
     type Output = (usize, Result<(), SyncError>);
 
     struct Running {
-        /// Which parties, in the order of the branches, and at which barriers.
+        /// Parties in the order of the branches, with their barriers.
         with: Vec<(usize, usize)>,
         choice: bool,
         begun: bool,
-        /// How often it had been woken when it was polled last.
+        /// The number of its wakes before its last poll.
         woken: usize,
-        /// By the model: the branch that happened.
+        /// The branch that happened in the model.
         done: Option<usize>,
         expired: Rc<Cell<bool>>,
         future: Hand<Pin<Box<dyn Future<Output = Output>>>>,
@@ -596,7 +596,7 @@ mod random {
             };
             let syncs = lent.iter_mut().map(|lent| lent.0.as_mut().expect("lent").sync().until(passed()));
             if choice {
-                // `Choice` asks for branches that are `Send`.
+                // `Choice` requires branches that are `Send`.
                 let mut syncs: Vec<_> = syncs.collect();
                 match &mut syncs[..] {
                     [a] => alt! { biased; r = a => (0, r) },
@@ -612,7 +612,7 @@ mod random {
         Some(Running { with: numbers, choice, begun: false, woken: 0, done: None, expired, future: hand(future) })
     }
 
-    /// If all parties enrolled at this barrier are there, they take the phase.
+    /// If all parties enrolled at this barrier have arrived, they take the phase.
     fn complete(at: usize, parties: &[Option<Party>], running: &mut [Option<Running>], phases: &mut [u64; 2]) {
         let enrolled = parties.iter().flatten().filter(|party| party.at == at).count();
         let there = |r: &&mut Running| r.begun && r.done.is_none();
@@ -664,7 +664,7 @@ mod random {
                     let first = !std::mem::replace(&mut r.begun, true);
                     let (with, expired) = (r.with.clone(), r.expired.get());
                     if first {
-                        // One branch after the other comes to its barrier.
+                        // The branches reach their barriers one after the other.
                         let all = r.with.clone();
                         for n in 0..all.len() {
                             let Some(r) = &mut running[who] else { unreachable!() };
@@ -707,7 +707,7 @@ mod random {
     }
 
     fn config(cases: u32) -> ProptestConfig {
-        // What `PROPTEST_CASES` sets goes before this number.
+        // `PROPTEST_CASES` overrides this number.
         let given = std::env::var("PROPTEST_CASES").is_ok();
         let config =
             ProptestConfig { max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() };

@@ -1,8 +1,8 @@
-//! Barriers whose parties are at several nodes: enrolments carried by hand, under many polling orders.
+//! Barriers with parties at several nodes: enrolments carried by hand, under many polling orders.
 //!
-//! Every task, every channel between two nodes and every chore of theirs is polled in an order that a seed
-//! decides, so words are on their way for any time. `BARRIER_SEEDS=100000 cargo test --features serde --test
-//! barrier_far` looks longer.
+//! A seed decides the order in which tasks, channels between nodes and their chores are polled, so messages
+//! may be in flight for any time. `BARRIER_SEEDS=100000 cargo test --features serde --test barrier_far` runs
+//! more seeds.
 #![cfg(all(feature = "serde", not(any(loom, shuttle))))]
 
 use std::cell::{Cell, RefCell};
@@ -41,10 +41,10 @@ impl Random {
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// A task and whether it has been woken.
+/// A task, and whether it has been woken.
 type Begun = (Task, Arc<Flag>);
 
-/// A program on several nodes, of which one step is one poll of a woken task.
+/// A program on several nodes; one step is one poll of a woken task.
 #[derive(Clone)]
 struct World {
     random: Random,
@@ -62,7 +62,7 @@ impl World {
         Self { random, new: Rc::default(), tasks: Rc::default(), open: Rc::default() }
     }
 
-    /// Something that is to be done in the end.
+    /// Runs a task that must finish.
     fn spawn(&self, task: impl Future<Output = ()> + 'static) {
         self.open.set(self.open.get() + 1);
         let open = self.open.clone();
@@ -72,12 +72,12 @@ impl World {
         });
     }
 
-    /// Something that goes on as long as it is needed.
+    /// Runs a task that may still run at the end.
     fn serve(&self, task: impl Future<Output = ()> + 'static) {
         self.new.borrow_mut().push(Box::pin(task));
     }
 
-    /// Until no task is woken any more.
+    /// Runs until no task is woken.
     fn settle(&self) {
         let mut tasks = self.tasks.take();
         for step in 0.. {
@@ -100,13 +100,13 @@ impl World {
         self.tasks.replace(tasks);
     }
 
-    /// And then all must be done.
+    /// Settles, and then all spawned tasks must have finished.
     fn run(&self) {
         self.settle();
         assert_eq!(self.open.get(), 0, "somebody waits for ever");
     }
 
-    /// To another node.
+    /// Carries an enrolment to another node.
     fn carry(&self, enrolment: Barrier) -> (Barrier, Cut) {
         let mut outbox = Outbox::new();
         let json = outbox.encode(|| serde_json::to_string(&enrolment)).unwrap();
@@ -142,7 +142,7 @@ impl World {
         cut
     }
 
-    /// Gives way for a while.
+    /// Yields a random number of times.
     async fn pause(&self) {
         for _ in 0..self.random.below(12) {
             yield_now().await;
@@ -162,11 +162,11 @@ async fn yield_now() {
     .await;
 }
 
-/// The connection between two nodes, to be ended or held up.
+/// The connection between two nodes, which a test can cut or hold up.
 #[derive(Clone, Default)]
 struct Cut {
     is_cut: Rc<Cell<bool>>,
-    /// What the keeper says does not arrive.
+    /// Messages of the keeper do not arrive.
     is_silent: Rc<Cell<bool>>,
     wakers: Rc<RefCell<Vec<Waker>>>,
 }
@@ -205,7 +205,7 @@ fn seeds(usual: u64) -> std::ops::Range<u64> {
     0..std::env::var("BARRIER_SEEDS").map_or(usual, |n| n.parse().unwrap())
 }
 
-/// Runs under many seeds; a failure says which.
+/// Runs the test under many seeds; a failure prints its seed.
 fn under_seeds(usual: u64, test: impl Fn(&World)) {
     struct Seed(u64);
     impl Drop for Seed {
@@ -223,7 +223,7 @@ fn under_seeds(usual: u64, test: impl Fn(&World)) {
     }
 }
 
-/// Parties here, at two other nodes, and at a node that has its enrolment from one of these.
+/// Parties here, at two other nodes, and at a node whose enrolment came from one of these.
 fn everywhere(world: &World) -> Vec<Barrier> {
     let here = barrier();
     let one = world.send(here.enrol());
@@ -237,7 +237,7 @@ fn everywhere(world: &World) -> Vec<Barrier> {
     parties
 }
 
-/// How far each party is, by what it knows itself.
+/// The phase of each party, as far as it knows itself.
 #[derive(Clone)]
 struct Progress(Rc<Vec<Cell<u64>>>);
 
@@ -246,13 +246,13 @@ impl Progress {
         Self(Rc::new(vec![Cell::new(0); parties]))
     }
 
-    /// Party `own` has completed phase `n`, counted from 1: so every party had come to it, and none has
+    /// Party `own` has completed phase `n`, counted from 1: every party must have reached it, and none has
     /// completed the next.
     fn complete(&self, own: usize, n: u64) {
         self.complete_unless(own, n, 0);
     }
 
-    /// Others may have completed so many phases that they do not know of yet.
+    /// Other parties may have completed up to `unknown` phases that they do not know of yet.
     fn complete_unless(&self, own: usize, n: u64, unknown: u64) {
         self.0[own].set(n);
         for other in self.0.iter().map(Cell::get) {
@@ -276,7 +276,7 @@ fn all_or_none() {
                     assert_eq!(phase.phases(), n);
                     progress.complete(own, n);
                 }
-                // No party resigns before all are done.
+                // No party resigns before all have finished.
                 assert_eq!(phase.sync().await, Ok(()));
             });
         }
@@ -324,11 +324,11 @@ fn deadlines_are_exact() {
             });
         }
     });
-    // A withdrawal that crosses a completion is rare, and must have been among them.
+    // A withdrawal that crosses a completion is rare, but must have occurred.
     assert!(timed_out.get() > 100 && just_in_time.get() > 5, "{timed_out:?} {just_in_time:?}");
 }
 
-/// A party that drops its `sync` is not there, unless the phase was complete before; then it counts.
+/// A party that drops its `sync` does not take part, unless the phase was complete before; then it counts.
 #[test]
 fn a_sync_may_be_dropped() {
     under_seeds(200, |world| {
@@ -361,7 +361,7 @@ fn a_sync_may_be_dropped() {
                     }
                     let n = phase.phases();
                     if n > progress.0[own].get() {
-                        // What was dropped may have been complete.
+                        // The dropped `sync` may have been complete.
                         progress.complete_unless(own, n, 1);
                     }
                     if n >= 4 {
@@ -371,7 +371,7 @@ fn a_sync_may_be_dropped() {
                         world.pause().await;
                     }
                 }
-                // The others may have gone on further with it than it knows.
+                // The others may have taken more phases with it than it knows.
                 while phase.phases() < 6 {
                     assert_eq!(phase.sync().await, Ok(()));
                 }
@@ -380,7 +380,7 @@ fn a_sync_may_be_dropped() {
     });
 }
 
-/// A party that resigns, of its own group the last or not, is not waited for; one that enrols is.
+/// A party that resigns, as the last of its group or not, is not waited for; one that enrols is.
 #[test]
 fn parties_come_and_go() {
     under_seeds(200, |world| {
@@ -403,7 +403,7 @@ async fn come_and_go(world: World, mut phase: Barrier, depth: u32) {
                 let other = world.send(phase.enrol());
                 world.spawn(Box::pin(come_and_go(world.clone(), other, depth + 1)));
             }
-            // Moves on itself.
+            // The party itself moves to another node.
             2 => phase = world.send(phase),
             3 => {
                 let mut sync = pin!(phase.sync());
@@ -424,8 +424,8 @@ async fn come_and_go(world: World, mut phase: Barrier, depth: u32) {
     }
 }
 
-/// Two barriers, kept at different nodes; every party is enrolled on both, and chooses: all must choose the
-/// same, every time.
+/// Two barriers, kept at different nodes. Every party is enrolled on both and chooses: all must always choose
+/// the same barrier.
 #[test]
 fn choices_agree() {
     under_seeds(166, |world| {
@@ -433,7 +433,7 @@ fn choices_agree() {
         let parties = first.len().min(second.len());
         let log: Rc<RefCell<Vec<Vec<u8>>>> = Rc::new(RefCell::new(vec![Vec::new(); parties]));
         let ready = Rc::new(Cell::new(0));
-        // The other way round, so that the keeper of one is far from the other.
+        // In reverse order, so that the two keepers are far from each other.
         let second = second.into_iter().rev();
         let (mut first, mut second) = (first, second.collect::<Vec<_>>());
         first.truncate(parties);
@@ -452,7 +452,7 @@ fn choices_agree() {
                     };
                     log.borrow_mut()[own].push(chosen);
                 }
-                // Both enrolments are kept until all are done.
+                // Both enrolments are kept until all parties have finished.
                 ready.set(ready.get() + 1);
                 while ready.get() < parties {
                     yield_now().await;
@@ -464,7 +464,7 @@ fn choices_agree() {
     });
 }
 
-/// A choice that takes another branch was not there; and what it takes is not lost.
+/// A choice that takes another branch was not at the barrier, and the value that it takes is not lost.
 #[test]
 fn another_branch_competes() {
     under_seeds(166, |world| {
@@ -526,8 +526,8 @@ fn ticks(world: &World, many: u64) -> Receiver<u64> {
     rx
 }
 
-/// One `sync` that is lent to choice after choice, and awaited in between: it is there in the way it is
-/// polled last.
+/// One `sync` that is lent to several choices and awaited in between: it takes part in the way it was last
+/// polled.
 #[test]
 fn a_sync_is_lent_to_choices() {
     under_seeds(300, |world| {
@@ -542,13 +542,13 @@ fn a_sync_is_lent_to_choices() {
                     let (mut outcome, mut tries) = (None, 0);
                     while outcome.is_none() {
                         tries += 1;
-                        // Longer and longer, so that in the end there is time enough.
+                        // Each pause is longer, so that in the end there is enough time.
                         let pause = async {
                             for _ in 0..tries {
                                 world.pause().await;
                             }
                         };
-                        // Only so often polled as itself, and then as a branch.
+                        // Polled a few times by itself, and then as a branch.
                         let mut polls = world.random.below(4);
                         outcome = poll_fn(|cx| {
                             if polls == 0 {
@@ -588,7 +588,7 @@ fn a_sync_is_lent_to_choices() {
 }
 
 /// Choices that sync, send to each other and receive from each other, some with deadlines: none waits for
-/// ever, and nothing is taken twice.
+/// ever, and no value is received twice.
 #[test]
 fn choices_of_all_kinds() {
     under_seeds(166, |world| {
@@ -597,7 +597,7 @@ fn choices_of_all_kinds() {
         let count = parties.len();
         let done = Rc::new(Cell::new(0));
         let (mut txs, mut rxs): (Vec<_>, Vec<_>) = (0..count).map(|_| channel::<u8>()).unzip();
-        // In a ring: each receives from its neighbour.
+        // In a ring: each party receives from its neighbour.
         rxs.rotate_left(1);
         let progress = Progress::new(count);
         for (own, mut phase) in parties.into_iter().enumerate() {
@@ -609,7 +609,7 @@ fn choices_of_all_kinds() {
                 while done.get() < count {
                     let mut value = Some(7);
                     tries += 1;
-                    // Longer and longer, so that in the end there is time enough.
+                    // Each deadline is longer, so that in the end there is enough time.
                     let deadline = async {
                         for _ in 0..tries {
                             world.pause().await;
@@ -652,7 +652,7 @@ fn choices_of_all_kinds() {
     });
 }
 
-/// Two enrolments on one barrier, at one node by two ways, in one choice: neither can happen.
+/// One choice has two enrolments on one barrier, at one node by two ways: neither can happen.
 #[test]
 fn two_enrolments_in_one_choice() {
     under_seeds(50, |world| {
@@ -669,7 +669,7 @@ fn two_enrolments_in_one_choice() {
     });
 }
 
-/// A party at a lost node is not waited for any more; and there no party waits for ever.
+/// After a node is lost, the others do not wait for its parties, and its parties do not wait for ever.
 #[test]
 fn a_node_is_lost() {
     under_seeds(133, |world| {
@@ -695,7 +695,7 @@ fn a_node_is_lost() {
                         Err(error) => {
                             assert_eq!(error, SyncError::NodeLost);
                             assert!(has_cut.get() && is_cut_off);
-                            // And so it stays.
+                            // The loss is permanent.
                             assert_eq!(phase.sync().await, Err(SyncError::NodeLost));
                             assert_eq!(phase.enrol().sync().await, Err(SyncError::NodeLost));
                             return;
@@ -723,8 +723,8 @@ fn a_node_is_lost() {
     });
 }
 
-/// A choice that is reserved, and will be for long, has its other branch as soon as that is ready; there, and
-/// where the barrier is kept.
+/// A choice that stays reserved for long takes its other branch as soon as that is ready, at the barrier's
+/// keeper and elsewhere.
 #[test]
 fn a_reserved_choice_calls_itself_back() {
     for (far, is_deadline) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -732,7 +732,7 @@ fn a_reserved_choice_calls_itself_back() {
         let here = barrier();
         let (there, cut) = world.carry(here.enrol());
         let (also_there, _) = world.carry(here.enrol());
-        // The choice that is to be reserved comes first, and the unreachable one last.
+        // The choice that is to be reserved comes first, and the unreachable party last.
         let (first, also) = if far { (also_there, here) } else { (here, also_there) };
         let ticks = Rc::new(RefCell::new(None));
         let (mut tx, mut rx) = channel::<u8>();
@@ -767,8 +767,8 @@ fn a_reserved_choice_calls_itself_back() {
     }
 }
 
-/// A connection is silent while a phase reserves: the choices that it holds elsewhere are let go after a
-/// while, so that others can have them.
+/// A connection is silent while a phase reserves: after a while the phase releases the choices that it has
+/// reserved, so that other operations can decide them.
 #[test]
 fn a_silent_connection_blocks_no_party_for_ever() {
     let world = World::new(1);
@@ -776,7 +776,7 @@ fn a_silent_connection_blocks_no_party_for_ever() {
     let (mut there, cut) = world.carry(here.enrol());
     cut.is_silent.set(true);
     let (mut tx, mut rx) = channel::<u8>();
-    // Here a choice comes first, so it is reserved first, with an offer that no receiver has taken yet.
+    // A local choice comes first, so it is reserved first, with an offer that no receiver has taken yet.
     world.spawn(async move {
         let mut value = Some(7);
         let chosen = alt! { r = here.sync() => { r.unwrap(); 1 } r = tx.send_from(&mut value) => { r.unwrap(); 2 } };
@@ -784,7 +784,7 @@ fn a_silent_connection_blocks_no_party_for_ever() {
         assert_eq!(here.sync().await, Ok(()));
     });
     world.settle();
-    // The other choice is there, is asked for, and never hears it.
+    // The other choice has arrived and is asked for, but never receives the request.
     world.spawn(async move {
         let (_tx, mut rx) = channel::<u8>();
         alt! { r = there.sync() => r.unwrap(), _ = rx.recv() => panic!() }
@@ -814,7 +814,7 @@ fn a_silent_connection_blocks_no_party_for_ever() {
     world.run();
 }
 
-/// A choice that is reserved when the node that keeps the barrier is lost ends, and reports it.
+/// A choice that is reserved when the barrier's keeper is lost ends, and reports the loss.
 #[test]
 fn a_reserved_choice_ends_with_its_keeper() {
     let world = World::new(1);

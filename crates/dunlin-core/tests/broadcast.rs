@@ -1,4 +1,4 @@
-//! Broadcast: single stories, and random operations against a sequential model.
+//! Broadcast: single cases, and random operations against a sequential model.
 #![cfg(not(any(loom, shuttle)))]
 
 mod common;
@@ -77,7 +77,7 @@ fn incomplete<T>(value: T, received: usize, withdrawn: usize, unknown: usize) ->
     Some(Err(CompleteError::Incomplete { value, received, withdrawn, unknown }))
 }
 
-/// A bound that is ready when it is told to be.
+/// A deadline that is ready once `passed` is set.
 fn bound(passed: &Cell<bool>) -> impl Future<Output = ()> + use<'_> {
     std::future::poll_fn(|_| if passed.get() { Poll::Ready(()) } else { Poll::Pending })
 }
@@ -141,7 +141,7 @@ fn complete_until_counts_a_value_that_is_held_as_received() {
         let held = if plain {
             doc::block_on(a.recv_extended()).unwrap()
         } else {
-            // A choice has the channel make its queue.
+            // A choice makes the channel create its queue.
             doc::block_on(async {
                 alt! { held = a.recv_extended() => held.unwrap() }
             })
@@ -172,7 +172,7 @@ fn complete_until_is_poisoned_when_a_receiver_poisons() {
     assert_eq!(poll(&mut send), Some(Err(CompleteError::Failed(error))));
 }
 
-/// Of a receiver elsewhere, whose agent has the value, nothing is known until that answers.
+/// The outcome at a remote receiver whose agent has the value is unknown until the agent answers.
 #[test]
 fn complete_until_does_not_know_of_an_agent_that_does_not_answer() {
     #[derive(Clone, Copy, Debug, PartialEq)]
@@ -209,7 +209,7 @@ fn complete_until_does_not_know_of_an_agent_that_does_not_answer() {
         match answer {
             Answer::None => {
                 assert_eq!(sent, incomplete(1, 1, 0, 1));
-                // Its answer comes later.
+                // The agent answers later.
                 agent.withdrawn(ticket, Some(value.into()));
             }
             Answer::Withdrawn => assert_eq!(sent, incomplete(1, 1, 1, 0)),
@@ -274,7 +274,7 @@ fn closed_when_no_joiner_is_left() {
     assert_eq!(poll(&mut tx.send("plankton")), failed("plankton", Why::Closed, 0), "nobody, for ever");
 }
 
-/// Enough are there for the value to begin; then one leaves. Only the beginning counts.
+/// Enough receivers are joined for the send to begin; then one leaves. Only the beginning counts.
 #[test]
 fn the_last_leave_wakes_a_broadcast_that_waits_for_the_minimum() {
     let (tx, joiner) = broadcast();
@@ -367,7 +367,7 @@ fn poison_that_comes_when_all_have_it_is_for_the_next() {
     assert!(poll(&mut tx.send(2)).unwrap().unwrap_err().is_poisoned());
 }
 
-/// A retired receiver has left, and what it does to its own channel then affects no other.
+/// A retired receiver has left, so poison of its own channel affects no other receiver.
 #[test]
 fn poison_of_a_receiver_that_left_is_its_own() {
     let (mut tx, joiner) = broadcast();
@@ -404,7 +404,7 @@ fn the_sender_ends_it_for_all() {
     assert_eq!(joiner.join().try_recv(), Err(RecvError::Closed));
 }
 
-/// A thousand receivers, and the poison of one goes to all: by a loop and not by recursion.
+/// The poison of one of ten thousand receivers reaches all of them, by a loop and not by recursion.
 #[test]
 fn poison_reaches_very_many() {
     let (_tx, joiner) = broadcast::<u8>();
@@ -541,7 +541,7 @@ fn its_waits_are_shown() {
     assert_eq!(of(a.id()).chain(of(b.id())).count(), 0);
 }
 
-/// Values that were not received are dropped, each once, and nothing keeps anything alive.
+/// Values that were not received are dropped, each once, and no reference remains.
 #[test]
 fn nothing_is_left() {
     let counted = Rc::new(());
@@ -557,7 +557,7 @@ fn nothing_is_left() {
     assert!(poll(&mut send).is_none());
     std::mem::forget(send);
     drop((a, tx, b, joiner));
-    // What was forgotten with the operation: the value itself and the two channels, with one clone each.
+    // The forgotten operation keeps the value itself and two channels with one clone each.
     assert_eq!(Rc::strong_count(&counted), 4);
 }
 
@@ -597,13 +597,13 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     proptest::collection::vec(op, 0..80)
 }
 
-/// What one receiver would find.
+/// The state of one receiver.
 #[derive(Default)]
 struct Member {
     buffered: VecDeque<u32>,
-    /// What the send in progress offers it.
+    /// The value that the send in progress offers it.
     offered: Option<u32>,
-    /// It is no member any more.
+    /// It is no longer a member.
     left: bool,
     ended: Option<RecvError>,
 }
@@ -706,7 +706,7 @@ impl Model {
     }
 }
 
-/// An end that comes back when the operation that has it is dropped.
+/// An end that returns to its owner when the operation that has it is dropped.
 struct Lent(Option<Broadcast<u32>>, Rc<Cell<Option<Broadcast<u32>>>>);
 
 impl Drop for Lent {
@@ -810,7 +810,7 @@ fn run(buffered: bool, ops: &[Op]) -> Result<(), TestCaseError> {
 }
 
 fn config() -> ProptestConfig {
-    // What `PROPTEST_CASES` sets goes before this number.
+    // `PROPTEST_CASES` overrides this number.
     let given = std::env::var("PROPTEST_CASES").is_ok();
     let config = ProptestConfig { max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() };
     if given { config } else { ProptestConfig { cases: 1_000, ..config } }

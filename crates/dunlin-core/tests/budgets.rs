@@ -1,5 +1,5 @@
-//! The budget of ready operations: what gives way is woken, and holds up neither its neighbours nor the
-//! branches below it.
+//! The budget of ready operations: an operation that yields is woken, and does not delay its neighbours or
+//! the branches below it.
 #![cfg(not(any(loom, shuttle)))]
 
 mod common;
@@ -14,7 +14,7 @@ use common::{Wakes, poll, poll_woken};
 use dunlin_core::__rt::Alone;
 use dunlin_core::{Receiver, Sender, alt, channel, channel_with, fifo, future, par};
 
-/// Many times what one poll may do.
+/// Many times the budget of one poll.
 const MANY: u32 = 100_000;
 
 /// A receiver that is always ready.
@@ -22,7 +22,7 @@ fn ended() -> Receiver<u8> {
     channel().1
 }
 
-/// As many ready operations.
+/// This many ready operations.
 async fn operations(count: u32) {
     let mut rx = ended();
     for _ in 0..count {
@@ -30,7 +30,7 @@ async fn operations(count: u32) {
     }
 }
 
-/// Polls for as long as it is woken, as a runtime does that polls nothing else.
+/// Polls the future while it is woken, as a runtime with a single task does.
 fn run<F: Future + Unpin>(future: &mut F, wakes: &Arc<Wakes>) -> Option<F::Output> {
     loop {
         let output = poll_woken(future, wakes);
@@ -40,7 +40,7 @@ fn run<F: Future + Unpin>(future: &mut F, wakes: &Arc<Wakes>) -> Option<F::Outpu
     }
 }
 
-/// Something in the branch was refused, and polled again in the same poll: so it has woken nothing.
+/// An operation in the branch was refused and polled again in the same poll, so it has woken nothing.
 #[test]
 fn a_par_in_a_branch_that_gave_way_in_itself_leaves_the_choice_a_wake() {
     let ((_silent, mut never), (mut tx, mut lower), wakes) = (channel::<u8>(), channel(), Arc::<Wakes>::default());
@@ -70,7 +70,7 @@ fn a_par_in_a_branch_that_gave_way_in_itself_does_not_hide_the_branches_below() 
     assert_eq!(poll(&mut choice), Some(true), "the `par!` waits, so this poll goes on");
 }
 
-/// The same in a `par!`, where a wake is an entry in its list.
+/// The same inside a `par!`, where a wake is an entry in its list.
 #[test]
 fn a_choice_in_a_par_is_woken_too() {
     let ((_silent, mut never), mut lower, wakes) = (channel::<u8>(), ended(), Arc::<Wakes>::default());
@@ -86,7 +86,7 @@ fn a_choice_in_a_par_is_woken_too() {
     assert_eq!(run(&mut outer, &wakes), Some((true,)));
 }
 
-/// An executor inside a branch, which polls with a waker of its own, and drops what is not ready.
+/// An executor inside a branch polls with its own waker and drops operations that are not ready.
 #[test]
 fn a_refusal_that_wakes_something_else_wakes_the_choice_too() {
     let (mut busy, mut lower, wakes) = (ended(), ended(), Arc::<Wakes>::default());
@@ -105,7 +105,7 @@ fn a_refusal_that_wakes_something_else_wakes_the_choice_too() {
     assert_eq!(run(&mut choice, &wakes), Some(true));
 }
 
-/// Each `par!` ended in its first poll, and renewed the budget of what it had refused.
+/// Each `par!` ended in its first poll and renewed the budget of the operations it had refused.
 #[test]
 fn a_loop_of_par_gives_way() {
     let (wakes, rounds) = (Arc::<Wakes>::default(), Cell::new(0));
@@ -126,7 +126,7 @@ fn a_loop_of_par_gives_way() {
     assert!(before > 0 && most <= 256, "{most} rounds in one poll");
 }
 
-/// The same inside a `par!`: its siblings have their turn, and in the end its neighbours.
+/// The same inside a `par!`: its siblings get their turn, and finally its neighbours.
 #[test]
 fn a_loop_of_par_in_a_par_gives_way() {
     let (wakes, rounds, turns) = (Arc::<Wakes>::default(), Cell::new(0), Cell::new(0));
@@ -156,7 +156,7 @@ fn a_loop_of_par_in_a_par_gives_way() {
     assert!(turns.get() > MANY / 256, "{} turns of the sibling", turns.get());
 }
 
-/// Other tasks of the thread have spent the budget since.
+/// Other tasks of the thread have used up the budget since.
 #[test]
 fn a_par_that_is_polled_again_has_the_whole_budget() {
     let raw = |future: Pin<&mut dyn Future<Output = ()>>| future.poll(&mut Context::from_waker(Waker::noop()));
@@ -184,7 +184,7 @@ fn a_par_that_is_polled_again_has_the_whole_budget() {
     assert_eq!(polls.get(), 2);
 }
 
-/// The same of a process, which `dunlin` polls as an [`Alone`].
+/// The same for a process, which `dunlin` polls as an [`Alone`].
 #[test]
 fn a_process_that_is_polled_after_the_budget_was_spent_has_the_whole_budget() {
     let mut cx = Context::from_waker(Waker::noop());
@@ -193,7 +193,7 @@ fn a_process_that_is_polled_after_the_budget_was_spent_has_the_whole_budget() {
     assert!(process.as_mut().poll(&mut cx).is_ready(), "it gave way at once");
 }
 
-/// A branch that is always busy spends the whole budget in each poll.
+/// A branch that is always busy uses up the budget in each poll.
 #[test]
 fn a_busy_future_does_not_hide_the_branches_below() {
     let (wakes, done) = (Arc::<Wakes>::default(), Cell::new(0));
@@ -208,7 +208,7 @@ fn a_busy_future_does_not_hide_the_branches_below() {
     assert_eq!(run(&mut choice, &wakes), Some(true));
 }
 
-/// Nothing waits below it: so it goes on until it is done.
+/// Nothing waits below the branch, so it is polled until it is done.
 #[test]
 fn a_busy_future_is_not_skipped() {
     let wakes = Arc::<Wakes>::default();

@@ -1,4 +1,4 @@
-//! Many receivers parked on a shared end: how many a value wakes, and that no wake is lost.
+//! Many receivers parked on a shared end: how many of them a value wakes, and that no wake is lost.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use dunlin_core::{
     Policy, Receiver, RecvError, Sender, Shared, alt, channel, channel_with, fifo, rendezvous, unbounded, waits,
 };
 
-/// Time is one for all tests of a program.
+/// All tests of a program share one clock.
 fn alone() -> MutexGuard<'static, ()> {
     static TIME: Mutex<()> = Mutex::new(());
     TIME.lock().unwrap_or_else(PoisonError::into_inner)
@@ -41,7 +41,7 @@ impl Wake for Number {
 
 type Task<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// Polls tasks only when they are woken, in that order.
+/// Polls tasks only when they are woken, in the order of the wakes.
 #[derive(Default)]
 struct Tasks<'a> {
     tasks: Vec<Option<Task<'a>>>,
@@ -50,7 +50,7 @@ struct Tasks<'a> {
 }
 
 impl<'a> Tasks<'a> {
-    /// A new task, polled once.
+    /// Adds a task and polls it once.
     fn spawn(&mut self, task: impl Future<Output = ()> + 'a) -> usize {
         let number = self.tasks.len();
         self.tasks.push(Some(Box::pin(task)));
@@ -83,7 +83,7 @@ impl<'a> Tasks<'a> {
         }
     }
 
-    /// How often anything was woken since this was asked last.
+    /// The number of wakes since the last call.
     fn wakes(&self) -> usize {
         std::mem::take(&mut self.woken.lock().unwrap().count)
     }
@@ -91,7 +91,7 @@ impl<'a> Tasks<'a> {
 
 type Log = Rc<RefCell<Vec<u32>>>;
 
-/// A context whose waker does nothing. As a runtime does, it renews the budget of ready operations for the
+/// A context whose waker does nothing. As a runtime does, it renews the budget of ready operations for each
 /// poll.
 fn unwoken() -> Context<'static> {
     dunlin_core::__rt::renew();
@@ -203,7 +203,7 @@ fn a_receiver_whose_choice_goes_elsewhere_passes_its_wake_on() {
         tasks.spawn(receive(rx.clone(), log.clone()));
         let mut send = Box::pin(tx.send(7));
         let _ = send.as_mut().poll(&mut unwoken());
-        // Those that were woken find something else to do, and so do those that their wakes are passed on to.
+        // The woken receivers take another branch, and so do those to which they pass their wakes.
         for other in &mut others {
             other.try_send(1).unwrap();
         }
@@ -220,7 +220,7 @@ fn receivers_that_are_woken_and_not_polled_keep_a_value_until_the_next_tick() {
             let (tx, rx) = channel_with(policy.clone());
             let (tx, rx, log) = (tx.share(), rx.share(), Log::default());
             let mut tasks = Tasks::default();
-            // Never polled again.
+            // The sleepers are never polled again.
             let mut sleepers = Vec::new();
             for _ in 0..16 * values + 5 {
                 let mut rx = rx.clone();
@@ -242,7 +242,7 @@ fn receivers_that_are_woken_and_not_polled_keep_a_value_until_the_next_tick() {
             tasks.run();
             log.borrow_mut().sort_unstable();
             assert_eq!(*log.borrow(), (0..values).collect::<Vec<_>>(), "{policy:?}");
-            // The next value finds the sleepers asleep, and needs no tick.
+            // The next value finds the sleepers asleep and needs no tick.
             tasks.wakes();
             senders.run();
             let mut tx = tx.clone();
@@ -264,7 +264,7 @@ fn nothing_left_needs_no_wake_at_the_tick() {
         for _ in 0..100 {
             tasks.spawn(receive(rx.clone(), log.clone()));
         }
-        // Taken back before any receiver was polled, or received.
+        // The send is dropped before any receiver was polled, or received.
         let mut send = Box::pin(tx.send(1));
         if send.as_mut().poll(&mut unwoken()).is_pending() {
             drop(send);
@@ -334,7 +334,7 @@ fn receivers_held_back_by_a_claim_return_when_it_ends_after_the_channel() {
 #[test]
 fn values_that_come_at_once_are_all_received_without_a_tick() {
     let _alone = alone();
-    // Held back by a claim, all receivers go on when it ends: the sixteen that are woken wake the others.
+    // The claim holds all receivers back; when it ends, all proceed: the sixteen woken ones wake the others.
     let (mut tx, rx) = channel_with(unbounded());
     let (rx, log) = (rx.share(), Log::default());
     let mut claimer = rx.clone();
@@ -397,7 +397,7 @@ fn below(seed: &mut u64, n: u64) -> u64 {
     (*seed >> 11) % n
 }
 
-/// Receivers of all kinds: some are dropped, some are never polled again, some are in choices. Whenever every
+/// Receivers of all kinds: some are dropped, some are never polled again, some are in choices. When every
 /// woken task has been polled and a tick has passed, no value waits beside a receiver that would take it.
 #[test]
 fn no_wake_is_lost_with_random_receivers() {
@@ -408,7 +408,7 @@ fn no_wake_is_lost_with_random_receivers() {
         let policy = [rendezvous(), fifo(1), fifo(3), fifo(9), unbounded()][below(&mut seed, 5) as usize].clone();
         let (tx, rx) = channel_with(policy);
         let (tx, rx) = (tx.share(), rx.share());
-        // Only receivers that are not polled again need time to pass.
+        // Only receivers that are not polled again require the clock to advance.
         let sleeps = below(&mut seed, 2) == 0;
         let (log, mut sent) = (Log::default(), 0);
         let (mut tasks, mut senders) = (Tasks::default(), Tasks::default());
@@ -427,7 +427,7 @@ fn no_wake_is_lost_with_random_receivers() {
                         senders.spawn(async move { _ = tx.send(value).await });
                     }
                 }
-                // Some are dropped, or never polled again: mostly those that were woken, or will be next.
+                // Some are dropped, or never polled again: mostly those that are woken, or will be next.
                 5 => {
                     for _ in 0..below(&mut seed, 25) {
                         let number = match below(&mut seed, 3) {
@@ -509,7 +509,7 @@ fn spawn_receiver(
             })
         }
         3 => {
-            // It offers something itself, which no receiver takes.
+            // The choice also offers a value, which no receiver takes.
             let (mut out, far) = channel::<u32>();
             tasks.spawn(async move {
                 let (mut slot, _far) = (Some(1), far);

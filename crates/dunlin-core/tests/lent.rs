@@ -1,4 +1,4 @@
-//! Operations that are lent to several choices, one after the other, or are awaited in between:
+//! Operations that are lent to several choices in turn, or are awaited in between:
 //! `alt! { r = &mut operation => .. }`.
 #![cfg(not(any(loom, shuttle)))]
 
@@ -44,7 +44,7 @@ fn a_send_that_lost_a_choice_can_be_awaited() {
     let mut sending = tx.send_from(&mut slot);
     {
         let mut other = ended();
-        // The send comes first, so that it is offered when the other branch is chosen.
+        // The send comes first, so it is offered when the other branch is chosen.
         let mut choice = pin!(async {
             alt! { biased; v = &mut sending => Some(v), _ = other.recv() => None }
         });
@@ -56,8 +56,8 @@ fn a_send_that_lost_a_choice_can_be_awaited() {
     assert_eq!(poll(&mut sending), Some(Ok(())));
 }
 
-/// The choice was dropped while it was open, as by a `select!`: a receive that took the value decided for it,
-/// and another branch of the next choice happened too.
+/// The choice was dropped while it was open, as by a `select!`: a receive that took the value then decided
+/// the old choice, and another branch of the next choice happened too.
 #[test]
 fn a_send_of_a_choice_that_was_dropped_belongs_to_the_next() {
     for first_dropped in [true, false] {
@@ -125,7 +125,7 @@ fn a_send_that_an_extended_receive_holds_between_two_choices_is_done_with_the_re
     assert_eq!(poll(&mut choice), Some(Some(Ok(()))));
 }
 
-/// It waited behind an offer that was forgotten, and was reported as sent.
+/// The send waited behind a forgotten offer and was reported as sent.
 #[test]
 fn a_send_behind_a_forgotten_one_is_offered_in_a_choice() {
     let ((mut tx, mut rx), mut slot) = (channel(), Some(7));
@@ -241,8 +241,8 @@ enum Place {
     Timer,
 }
 
-/// Which of its branches a fair choice takes: a receive that is ready, one of several timers, or a send to
-/// the receivers that wait.
+/// The branch that a fair choice takes: a receive that is ready, one of several timers, or a send to the
+/// waiting receivers.
 fn chosen(
     places: &[Place],
     senders: &mut [Sender<u8>; 2],
@@ -278,7 +278,7 @@ fn chosen(
     panic!("no branch is chosen");
 }
 
-/// Each is chosen at least once in n + 1 choices.
+/// Each branch is chosen at least once in n + 1 choices.
 #[test]
 fn fair_choice_takes_send_to_any_and_receive_within_n_plus_1_choices() {
     for timers in [0, 1, 2, 6] {
@@ -300,7 +300,7 @@ fn fair_choice_takes_send_to_any_and_receive_within_n_plus_1_choices() {
     }
 }
 
-/// By the turn of the sender that is never chosen the branch would come first each time.
+/// Counted by the turn of the sender that is never chosen, the branch would come first each time.
 #[test]
 fn send_to_any_with_a_sender_that_has_no_receiver_leaves_other_branches_their_turns() {
     let ((mut senders, [_silent, mut receiver]), mut ready) = (two(), ended());

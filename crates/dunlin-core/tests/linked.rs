@@ -1,5 +1,5 @@
-//! The halves of a channel over a link, one word at a time: what happens while a value is encoded or decoded,
-//! and that only its ends drop it.
+//! The halves of a channel over a link, one word at a time: events during encoding and decoding, and that
+//! only the ends drop a value.
 
 mod way;
 
@@ -29,7 +29,7 @@ struct Halves {
 }
 
 impl Halves {
-    /// Carries what has been said until neither half says anything more, as the task of a socket does.
+    /// Carries words until neither half sends any more, as the task of a socket does.
     fn carry(&self) {
         loop {
             let (forth, back) = (self.forth.take(), self.back.take());
@@ -50,7 +50,7 @@ fn over_a_link<T: Portable>() -> (Sender<T>, Receiver<T>, Arc<Halves>) {
     (tx, rx, halves)
 }
 
-/// The sending half has not received yet how its home takes values.
+/// As over a link, but the sending half has not yet received how its home takes values.
 fn not_opened<T: Portable>(policy: Policy) -> (Sender<T>, Receiver<T>, Arc<Halves>) {
     let terms = Terms { format: Format::Cbor, value_max: 1 << 20, is_message: false };
     let ((tx, far), (near, rx)) = (channel(), channel_with(policy));
@@ -81,8 +81,8 @@ fn while_it_is_written(f: impl FnOnce() + 'static) {
     ON_WRITE.set(Some(Box::new(f)));
 }
 
-/// A value that is encoded, decoded and dropped by the ends of its channel only. One of 13 cannot be read,
-/// one of 14 cannot be written.
+/// A value that only the ends of its channel encode, decode and drop. Number 13 cannot be read, number 14
+/// cannot be written.
 #[derive(Debug, PartialEq, Eq)]
 struct Own {
     number: u32,
@@ -93,7 +93,7 @@ fn own(number: u32) -> Own {
     Own { number, padding: 0 }
 }
 
-/// Too large for its bytes to be kept while a choice offers it.
+/// A value too large to keep its bytes while a choice offers it.
 fn large(number: u32) -> Own {
     Own { number, padding: 4000 }
 }
@@ -173,7 +173,7 @@ fn value_that_is_read_is_not_taken_for_the_offer_that_came_meanwhile() {
     });
     assert_eq!(ready(pin!(rx.recv())), Ok(own(2)));
     assert!(matches!(halves.back.take()[..], [Word::Withdrawn { ticket: 2 }, Word::Taken { ticket: 3 }]));
-    // And what comes behind it leaves it the one that is read, so that nothing is read twice.
+    // A later offer leaves the value that is being read alone, so nothing is read twice.
     halves.home.hear(Word::Offer { ticket: 4, value: bytes(3) }).unwrap();
     let there = halves.clone();
     while_it_is_read(move || {
@@ -185,7 +185,7 @@ fn value_that_is_read_is_not_taken_for_the_offer_that_came_meanwhile() {
     assert_eq!(ready(pin!(rx.recv())), Ok(own(4)));
 }
 
-/// Says whether it has been woken since it was last asked.
+/// Whether it has been woken since the last check.
 #[derive(Default)]
 struct Flag(AtomicBool);
 
@@ -201,14 +201,14 @@ impl Flag {
     }
 }
 
-/// A lone operation of an end keeps its offer, or its waker, out of the queue: all that comes after finds it.
+/// A lone operation of an end keeps its offer or its waker out of the queue; all later messages find it.
 #[test]
 fn lone_operation_is_found_by_later_messages() {
     let flag = Arc::new(Flag::default());
     let waker = Waker::from(flag.clone());
     let mut cx = Context::from_waker(&waker);
 
-    // A receive that waits is woken by a choice, and for what cannot be had at once.
+    // A waiting receive is woken by a choice's offer, whose value it must request first.
     let (mut tx, mut rx, halves) = over_a_link::<Own>();
     let mut recv = Box::pin(rx.recv());
     assert!(recv.as_mut().poll(&mut cx).is_pending());
@@ -219,7 +219,7 @@ fn lone_operation_is_found_by_later_messages() {
     halves.back.take();
     drop(recv);
 
-    // Of two offers that have come, the first is received first.
+    // The first of two offers that have arrived is received first.
     let (first, second) = (tx.send_nowait(own(1)), tx.send_nowait(own(2)));
     halves.carry();
     assert_eq!(ready(pin!(rx.recv())), Ok(own(1)));
@@ -228,13 +228,13 @@ fn lone_operation_is_found_by_later_messages() {
     ready(pin!(first)).unwrap();
     ready(pin!(second)).unwrap();
 
-    // A send that waits is woken, whether something looked before its value was taken, or after.
+    // A waiting send is woken, whether it is polled before its value is taken or after.
     for looks_before in [true, false] {
         flag.is_woken();
         let mut send = Box::pin(tx.send(own(3)));
         assert!(send.as_mut().poll(&mut cx).is_pending());
         let [Word::Offer { ticket, .. }] = halves.forth.take()[..] else { panic!("nothing was offered") };
-        // Of an offer that is not there any more.
+        // An answer for an offer that no longer exists.
         let look = || halves.sending.hear(Word::Withdrawn { ticket: 99 }).unwrap();
         if looks_before {
             look();
@@ -246,7 +246,7 @@ fn lone_operation_is_found_by_later_messages() {
         let Poll::Ready(Ok(())) = send.as_mut().poll(&mut cx) else { panic!("it has not been sent") };
     }
 
-    // An extended receive elsewhere.
+    // A remote extended receive.
     let mut send = Box::pin(tx.send(own(4)));
     assert!(send.as_mut().poll(&mut cx).is_pending());
     let [Word::Offer { ticket, .. }] = halves.forth.take()[..] else { panic!("nothing was offered") };
@@ -258,7 +258,7 @@ fn lone_operation_is_found_by_later_messages() {
     let Poll::Ready(Ok(())) = send.as_mut().poll(&mut cx) else { panic!("it has not been sent") };
     drop(send);
 
-    // A forgotten send has its value dropped by its end.
+    // The end drops the value of a forgotten send.
     let mut send = Box::pin(tx.send(own(5)));
     assert!(send.as_mut().poll(&mut cx).is_pending());
     let [Word::Offer { ticket, .. }] = halves.forth.take()[..] else { panic!("nothing was offered") };
@@ -306,7 +306,7 @@ fn send_whose_deadline_passes_while_its_value_is_read_answers_the_truth() {
         halves.carry();
         let mut ring = pin!(clock.send(()));
         assert!(poll(ring.as_mut()).is_pending());
-        // The deadline has passed, and the offer is asked back.
+        // The deadline has passed, and the offer is withdrawn.
         while poll(send.as_mut()).is_pending() && halves.forth.0.lock().unwrap().is_empty() {}
         let there = halves.clone();
         if !read_first {
@@ -336,7 +336,7 @@ fn unreadable_value_fails_its_send_but_not_the_receive() {
     ready(pin!(good)).unwrap();
 }
 
-/// Reads less than was written, and panics when it is dropped.
+/// Reads fewer bytes than were written, and panics when it is dropped.
 #[derive(Debug, Serialize)]
 struct Short(u32);
 
@@ -355,7 +355,7 @@ impl Drop for Short {
 #[test]
 fn panicking_drop_of_unreadable_value_leaves_receiver_usable() {
     let (_tx, mut rx, halves) = over_a_link::<Short>();
-    // 13, and a byte more.
+    // 13, and one more byte.
     halves.home.hear(Word::Offer { ticket: 2, value: vec![13, 0].into() }).unwrap();
     assert!(poll(pin!(rx.recv())).is_pending());
     assert!(matches!(halves.back.take()[..], [Word::Failed { ticket: 2, .. }]));
@@ -399,7 +399,7 @@ fn choices_on_both_sides_encode_at_the_grant_and_an_unreadable_value_decides_nei
         let mut slot = Some(large(number));
         let mut back = Some(5);
         let mut sends = Box::pin(Choice::fair().on(tx.send_from(&mut slot), Ok).on(other_rx.recv(), Err).into_future());
-        // Its other branch offers, so that it has a decision of its own.
+        // Its other branch offers, so the choice has its own decision.
         let mut receives =
             Box::pin(Choice::fair().on(rx.recv(), Ok).on(back_tx.send_from(&mut back), Err).into_future());
         assert!(poll(sends.as_mut()).is_pending());
@@ -426,7 +426,7 @@ fn choices_on_both_sides_encode_at_the_grant_and_an_unreadable_value_decides_nei
         };
         drop(sends);
         assert_eq!(slot.as_ref().map(|own| own.number), Some(13));
-        // Both go on: the receiving choice by its other branch.
+        // Both continue: the receiving choice takes its other branch.
         assert_eq!(ready(pin!(back_rx.recv())), Ok(5));
         assert!(matches!(ready(receives.as_mut()), (1, Err(Ok(())))));
         drop(other_tx.send_nowait(1));
@@ -439,12 +439,12 @@ fn value_that_cannot_be_encoded_at_the_grant_fails_its_branch() {
     let (_other_tx, mut other_rx) = channel::<u32>();
     let mut slot = Some(own(14));
     let mut sends = Box::pin(Choice::fair().on(tx.send_from(&mut slot), Ok).on(other_rx.recv(), Err).into_future());
-    // Small ones are encoded when they are offered, and fail at once.
+    // Small values are encoded when they are offered, and fail at once.
     let (0, Ok(Err(SendError::NotTaken { why: Why::Unsendable(_), .. }))) = ready(sends.as_mut()) else {
         panic!("14 was written")
     };
     drop(sends);
-    // Of several channels the value is encoded when it is reserved.
+    // With several channels, the value is encoded when it is reserved.
     let mut senders = [tx];
     let mut any = Box::pin(send_to_any(&mut slot, &mut senders));
     assert!(poll(any.as_mut()).is_pending());
@@ -469,7 +469,7 @@ fn nothing_takes_a_value_that_is_being_encoded() {
     let mut slot = Some(large(7));
     let mut senders = [tx, local_tx];
     let mut any = Box::pin(send_to_any(&mut slot, &mut senders));
-    // It gives a receiver elsewhere some turns before it offers on the next channel.
+    // It gives a remote receiver some turns before it offers on the next channel.
     assert!((0..40).all(|_| poll(any.as_mut()).is_pending()));
     halves.carry();
     let mut recv = pin!(rx.recv());
@@ -480,13 +480,13 @@ fn nothing_takes_a_value_that_is_being_encoded() {
     let local = local_rx.clone();
     while_it_is_written(move || {
         assert_eq!(local.lock().unwrap().try_recv(), Err(RecvError::WouldBlock), "its choice is closed");
-        // And the home asks anew.
+        // The home sends another request.
         by_the_socket(|| there.sending.hear(Word::Reserve { ticket: 2, request: 9 }).unwrap());
     });
     assert!(poll(any.as_mut()).is_pending());
     let [Word::Grant { ticket: 2, request: 9, .. }] = halves.forth.0.lock().unwrap()[..] else { panic!("no grant") };
     assert_eq!(local_rx.lock().unwrap().try_recv(), Err(RecvError::WouldBlock), "it is reserved");
-    // What was asked for by the first request is not what is granted: it is given back, and then free for
+    // The grant does not answer the home's own request, so the home returns it; then the value is free for
     // both.
     halves.carry();
     assert!(poll(any.as_mut()).is_pending());
@@ -570,12 +570,12 @@ fn ends_that_are_dropped_leave_no_half_open() {
     }
 }
 
-/// What an end has left unsettled is asked for, and the send that carries the end waits for it. (Ends do not
-/// move over a link yet: so it fails then.)
+/// The end asks for the outcome of its unsettled send, and the send that carries the end waits for the
+/// answer. (Ends cannot move over a link yet, so it fails then.)
 #[test]
 fn send_waits_until_the_end_in_its_value_is_settled() {
     let (mut inner, _far, inner_halves) = over_a_link::<u32>();
-    // Out, and dropped: the answer is on its way.
+    // The offer is sent and its send dropped: the answer is in flight.
     {
         let mut dropped = pin!(inner.send(2));
         assert!(poll(dropped.as_mut()).is_pending());
@@ -592,7 +592,7 @@ fn send_waits_until_the_end_in_its_value_is_settled() {
     drop(value);
 }
 
-/// The words without what they carry.
+/// The kinds of the words, without their contents.
 fn kinds(way: &Way) -> Vec<&'static str> {
     let words = way.0.lock().unwrap();
     let kind = |word: &Word| match word {
@@ -638,7 +638,7 @@ fn a_place_that_is_promised_is_used_without_a_word_of_the_home() {
     assert_eq!(rx.len(), 2);
     assert_eq!(ready(pin!(rx.recv())).unwrap().number, 1);
     assert_eq!(kinds(&halves.back), ["credit"]);
-    // The value of the send that waits goes out when its place is promised; its owner drops it.
+    // The value of the waiting send goes out when its place is promised; its owner drops it.
     halves.carry();
     ready(third.as_mut()).unwrap();
     drop(third);
@@ -673,7 +673,7 @@ fn value_sent_before_receiver_retires_is_received() {
     halves.carry();
     ready(pin!(tx.send(own(1)))).unwrap();
     rx.retire();
-    // The home does not know yet that something is on its way.
+    // The home does not know yet that a value is in flight.
     assert!(poll(pin!(rx.recv())).is_pending());
     halves.carry();
     assert_eq!(ready(pin!(rx.recv())).unwrap().number, 1);
@@ -772,7 +772,7 @@ fn value_that_has_gone_into_a_place_does_not_come_back_when_its_send_is_dropped(
     assert!(poll(any.as_mut()).is_pending());
     halves.carry();
     ready(pin!(rx.recv())).unwrap();
-    // Its place is promised, and it goes; then its send is dropped, before it has looked.
+    // A place is promised and the value is sent; then the send is dropped before it is polled again.
     halves.carry();
     drop(any);
     for sender in &mut senders {
@@ -816,7 +816,7 @@ fn value_that_comes_behind_poison_is_destroyed() {
     assert!(matches!(ready(pin!(rx.recv())), Err(RecvError::Poisoned(_))));
 }
 
-/// A policy that changes its mind: it has room, then none, then some.
+/// An inconsistent policy: it has room, then none, then some again.
 #[derive(Clone)]
 struct Fickle(u32);
 
@@ -836,7 +836,7 @@ fn choice_keeps_its_offer_when_buffer_is_full_at_the_grant() {
     let choice = Choice::fair().on(tx.send_from(&mut slot), |sent| sent.is_ok()).on(never.recv(), |_| false);
     let mut choice = Box::pin(choice.into_future());
     assert!(poll(choice.as_mut()).is_pending());
-    // The buffer asks for the value and has no room for it when it is granted: the offer stands, and is
+    // The buffer requests the value but has no room for it when it is granted: the offer stands and is
     // received.
     halves.carry();
     assert!((0..40).all(|_| poll(choice.as_mut()).is_pending()));
@@ -880,7 +880,7 @@ impl Drop for ReadBuffer {
     }
 }
 
-/// An offer that nothing waits for may stand for hours, and is no reason to keep all that came with it.
+/// An offer may wait for hours; it must not keep the whole read buffer that it arrived in.
 #[test]
 fn a_small_value_that_waits_does_not_keep_the_memory_it_has_come_in() {
     for (bytes, is_apart) in [(100, true), (20 << 10, false)] {

@@ -1,4 +1,4 @@
-//! Loom: a channel whose halves are apart, with the agents that join them on a thread of their own.
+//! Loom: a channel in two halves, with the agents that join them on a separate thread.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p dunlin-core --test loom_agent`
 #![cfg(loom)]
@@ -13,7 +13,7 @@ use dunlin_core::{
 };
 use loom_support::{Running, block_on, model, model_within, poll_once, spawn, try_once, yield_once};
 
-/// Two halves, and what carries between them.
+/// Two halves, and the future that carries between them.
 fn halves() -> (Sender<u32>, Receiver<u32>, impl Future<Output = ()> + Send) {
     let ((tx, far), (near, rx)) = (channel(), channel());
     (tx, rx, join(Outlet::new(far), Inlet::new(near)))
@@ -31,7 +31,7 @@ fn joined_fifo() -> (Sender<u32>, Receiver<u32>, Running<()>) {
     (tx, rx, spawn(move || block_on(agents)))
 }
 
-/// A send on a credit | the receiver retires: what was sent is received, and then the end.
+/// A send on a credit | the receiver retires: the value is received before the end.
 #[test]
 fn a_credit_is_used_as_the_receiver_retires() {
     model_within(2, || {
@@ -46,7 +46,7 @@ fn a_credit_is_used_as_the_receiver_retires() {
     });
 }
 
-/// A send waits for the place that a receive gives back.
+/// A send waits for the place that a receive frees.
 #[test]
 fn a_place_comes_back() {
     model_within(1, || {
@@ -65,7 +65,7 @@ fn a_place_comes_back() {
     });
 }
 
-/// Offer, take and the answer cross; then the end does, and the agents end with it.
+/// Offer, take and answer cross; then the end crosses, and the agents end with it.
 #[test]
 fn a_value_crosses_then_the_end() {
     model_within(2, || {
@@ -79,7 +79,7 @@ fn a_value_crosses_then_the_end() {
     });
 }
 
-/// The receiver goes while an offer is on its way: the value comes back exactly when it was not taken.
+/// The receiver is dropped while an offer is in flight: its value is returned exactly if it was not taken.
 #[test]
 fn the_receiver_is_dropped() {
     model_within(2, || {
@@ -95,7 +95,7 @@ fn the_receiver_is_dropped() {
     });
 }
 
-/// A dropped send asks for its value | the value is taken: once it is settled, it is in one place.
+/// A dropped send withdraws its value | the value is taken: after `settle` it is in one place.
 #[test]
 fn a_dropped_send_is_settled() {
     model_within(2, || {
@@ -111,7 +111,7 @@ fn a_dropped_send_is_settled() {
     });
 }
 
-/// A choice's offer crosses without its value, which is asked for, and the choice is decided by the answer.
+/// A choice's offer crosses without its value; the receiver requests it, and the answer decides the choice.
 #[test]
 fn a_choice_is_reserved_and_decided() {
     model_within(2, || {
@@ -129,9 +129,9 @@ fn a_choice_is_reserved_and_decided() {
     });
 }
 
-/// The request for a choice's value meets a choice that polls a foreign future: it is answered when that is
-/// done, and a reservation is asked back when the future needs its turn. It has its turn then, however soon
-/// the receiver asks again: in no order do the two go on asking.
+/// The request for a choice's value arrives while the choice polls a foreign future: it is answered after
+/// that poll, and the reservation is revoked when the future needs its turn. The future then gets its turn,
+/// however soon the receiver requests again: in no order do the two continue for ever.
 #[test]
 fn reservation_and_foreign_future_in_a_choice_do_not_livelock() {
     model_within(2, || {
@@ -150,8 +150,8 @@ fn reservation_and_foreign_future_in_a_choice_do_not_livelock() {
     });
 }
 
-/// The same with two receivers of one channel, of which one asks when the other's reservation was called
-/// back.
+/// The same with two receivers of one channel: one of them requests after the other's reservation was
+/// revoked.
 #[test]
 fn two_receivers_meet_a_foreign_branch() {
     model_within(2, || {
@@ -177,7 +177,7 @@ fn two_receivers_meet_a_foreign_branch() {
     });
 }
 
-/// And with two receivers of two channels, whose agents reserve the one choice in turns.
+/// The same with two receivers of two channels, whose agents reserve the one choice in turn.
 #[test]
 fn two_agents_meet_a_foreign_branch() {
     model_within(1, || {
@@ -206,7 +206,7 @@ fn two_agents_meet_a_foreign_branch() {
     });
 }
 
-/// The asker gives up while the answer is on its way: the choice is open again, and its other branch can
+/// The requester gives up while the answer is in flight: the choice is open again, and its other branch can
 /// happen.
 #[test]
 fn a_reservation_is_aborted() {
@@ -235,8 +235,8 @@ fn a_reservation_is_aborted() {
     });
 }
 
-/// Both parties choose, over halves in both directions: both wait for the other's answer, and the lower gives
-/// way.
+/// Both parties choose, over halves in both directions: both wait for the other's answer, and the lower one
+/// gives way.
 #[test]
 fn symmetric_pair() {
     model_within(1, || {
@@ -262,7 +262,7 @@ fn symmetric_pair() {
     });
 }
 
-/// Poison from either side | an offer on its way: a value that was taken was sent, any other is back.
+/// Poison from either side | an offer in flight: a value that was taken was sent; any other is returned.
 #[test]
 fn poison_crosses() {
     model_within(2, || {
@@ -282,7 +282,7 @@ fn poison_crosses() {
     });
 }
 
-/// An extended receive over agents: the send ends after the release.
+/// An extended receive over agents: the send completes after the release.
 #[test]
 fn an_extended_receive_crosses() {
     model(|| {
@@ -299,7 +299,7 @@ fn an_extended_receive_crosses() {
     });
 }
 
-/// Two handles of a shared sender, one of them in a choice, over one agent: the receiver takes both values.
+/// Two handles of a shared sender, one of them in a choice, share one agent: the receiver takes both values.
 #[test]
 fn two_handles_over_one_agent() {
     model_within(1, || {
@@ -326,8 +326,8 @@ fn two_handles_over_one_agent() {
     });
 }
 
-/// A claim goes out while the other handle's offer is on its way: the offer is taken before what the claim
-/// sends, or is called back and offered again after it; it never comes between.
+/// A claim is granted while the other handle's offer is in flight: the offer is taken before the claim's
+/// values, or revoked and offered again after them; it never comes between.
 #[test]
 fn claim_does_not_interleave_with_an_offer_in_flight() {
     model_within(2, || {
@@ -342,7 +342,7 @@ fn claim_does_not_interleave_with_an_offer_in_flight() {
             claim.send(2).await.unwrap();
             claim.send(3).await.unwrap();
             drop(claim);
-            // Over before the call is answered, perhaps.
+            // The claim may end before the revocation is answered.
             drop(other.claim().await.unwrap());
         });
         assert_eq!(block_on(sending), Ok(()));
@@ -353,8 +353,8 @@ fn claim_does_not_interleave_with_an_offer_in_flight() {
     });
 }
 
-/// Patience with a receiver runs out | its grant comes, or is on its way: the value goes back and comes
-/// again, and is received once.
+/// The choice's patience with a receiver runs out | its grant arrives, or is in flight: the value is
+/// returned, granted again, and received once.
 #[test]
 fn patience_runs_out_over_a_grant() {
     model_within(2, || {

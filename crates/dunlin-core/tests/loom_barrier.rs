@@ -1,5 +1,5 @@
-//! Loom: parties of a barrier against each other, in choices and outside of them, and against what ends a
-//! wait.
+//! Loom: parties of a barrier against each other, in choices and outside of them, and against events that end
+//! a wait.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p dunlin-core --test loom_barrier`
 #![cfg(loom)]
@@ -12,7 +12,7 @@ use dunlin_core::agent::{Event, Outlet, Reserved};
 use dunlin_core::{Barrier, Operation, Receiver, Sender, SyncError, alt, barrier, channel, future};
 use loom_support::{block_on, model, model_within, spawn, try_once, yield_once};
 
-/// What a choice did.
+/// The outcome of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Did {
     Synced,
@@ -55,7 +55,7 @@ fn sync_or_send(phase: &mut Barrier, tx: &mut Sender<u32>, send_first: bool) -> 
     did
 }
 
-/// Takes one of two barriers.
+/// Syncs with one of two barriers.
 fn sync_one_of(one: &mut Barrier, other: &mut Barrier) -> u32 {
     block_on(async {
         alt! { biased;
@@ -65,7 +65,7 @@ fn sync_one_of(one: &mut Barrier, other: &mut Barrier) -> u32 {
     })
 }
 
-/// Two parties, phase after phase: none gets ahead.
+/// Two parties, phase after phase: neither gets ahead of the other.
 #[test]
 fn two_parties() {
     model(|| {
@@ -137,12 +137,12 @@ fn two_choices() {
     });
 }
 
-/// Two choices over two barriers in opposite order: the locks of both decisions in ascending order, or this
-/// deadlocks; both take the same barrier, or one of them is alone.
+/// Two choices over two barriers in opposite order. They must lock both decisions in ascending order, or they
+/// deadlock; both must take the same barrier, or one of them stays alone.
 #[test]
 fn two_barriers_over_two_choices() {
     model_within(2, || {
-        // At each of the two another one is enrolled first.
+        // At each of the two barriers another party enrols first.
         let (mut a, mut y) = (barrier(), barrier());
         let (mut b, mut x) = (a.enrol(), y.enrol());
         let other = spawn(move || 3 - sync_one_of(&mut y, &mut b));
@@ -152,7 +152,7 @@ fn two_barriers_over_two_choices() {
     });
 }
 
-/// A choice between two barriers, at each of which a party waits: one of them goes on. The other goes on when
+/// A choice between two barriers, at each of which a party waits: one party proceeds; the other proceeds when
 /// the choice resigns.
 #[test]
 fn a_choice_between_two_waiting_parties() {
@@ -169,7 +169,7 @@ fn a_choice_between_two_waiting_parties() {
     });
 }
 
-/// A choice between a barrier and a channel | the other party is there | a value is sent: one of the two.
+/// A choice between a barrier and a channel | the other party arrives | a value is sent: one of the two.
 fn barrier_or_channel(receive_first: bool) {
     let (mut a, (mut tx, mut rx)) = (barrier(), channel());
     let mut b = a.enrol();
@@ -216,7 +216,7 @@ fn agree_barrier_last() {
     model_within(2, || agree_on_one(true, true));
 }
 
-/// A deadline is ready | the other party comes: both say the same. The other one ends when this one resigns.
+/// A deadline is ready | the other party arrives: both report the same. The other ends when this one resigns.
 #[test]
 fn a_deadline_races_the_last_arrival() {
     model(|| {
@@ -253,7 +253,7 @@ fn a_deadline_of_a_branch_races_the_last_arrival() {
     });
 }
 
-/// `skip` | the other party comes.
+/// `skip` | the other party arrives.
 #[test]
 fn skip_races_the_last_arrival() {
     model(|| {
@@ -269,7 +269,7 @@ fn skip_races_the_last_arrival() {
     });
 }
 
-/// A choice is dropped | the other party comes: whether the phase took place, its number tells.
+/// A choice is dropped | the other party arrives: the phase number shows whether the phase took place.
 #[test]
 fn a_dropped_choice_races_the_last_arrival() {
     model(|| {
@@ -283,13 +283,13 @@ fn a_dropped_choice_races_the_last_arrival() {
             alt! { biased; r = a.sync() => r.unwrap(), v = rx.recv() => drop(v) }
         });
         let (there, b) = other.join();
-        // The last of the two to come sees it; the first was dropped before it could.
+        // The last of the two to arrive sees the phase; the first was dropped before it could.
         assert_eq!(b.phases(), u64::from(synced.is_some() || there));
     });
 }
 
-/// One enrols a newcomer while all others are there or come: a phase that is complete did without it, or it
-/// was there.
+/// A party enrols a newcomer while all others have arrived or arrive: a complete phase did not count the
+/// newcomer, or the newcomer took part.
 #[test]
 fn a_newcomer_races_completion() {
     model_within(2, || {
@@ -311,7 +311,7 @@ fn a_newcomer_races_completion() {
     });
 }
 
-/// Enrolled by a party that does not wait: before the phase is complete, or after.
+/// A party that does not wait enrols a newcomer, before or after the phase is complete.
 #[test]
 fn enrolled_during_completion() {
     model(|| {
@@ -321,7 +321,7 @@ fn enrolled_during_completion() {
             let newcomer = b.enrol();
             let before = newcomer.phases();
             drop(b);
-            // The other waits, or will, for this one alone.
+            // The other party waits, or will wait, for this one alone.
             assert_eq!(newcomer.phases(), before);
             drop(newcomer);
         });
@@ -332,7 +332,7 @@ fn enrolled_during_completion() {
 }
 
 /// While a choice polls a foreign future it is closed: a last arrival then does not complete the phase, and
-/// no other party comes later.
+/// no other party arrives later.
 #[test]
 fn a_closed_choice_is_not_missed() {
     model(|| {
@@ -349,7 +349,7 @@ fn a_closed_choice_is_not_missed() {
     });
 }
 
-/// The same where the barrier is polled first, and the foreign future after it.
+/// The same when the barrier is polled first and the foreign future after it.
 #[test]
 fn a_choice_that_closes_last_is_not_missed() {
     model(|| {
@@ -366,7 +366,7 @@ fn a_choice_that_closes_last_is_not_missed() {
     });
 }
 
-/// The same when both are closed now and then.
+/// The same when both choices are closed now and then.
 #[test]
 fn two_closed_choices_are_not_missed() {
     model_within(2, || {
@@ -386,7 +386,7 @@ fn two_closed_choices_are_not_missed() {
     });
 }
 
-/// A foreign future becomes ready | the other party comes: one of the two.
+/// A foreign future becomes ready | the other party arrives: exactly one of the two happens.
 #[test]
 fn a_foreign_future_races_the_last_arrival() {
     model(|| {
@@ -402,7 +402,7 @@ fn a_foreign_future_races_the_last_arrival() {
     });
 }
 
-/// A choice takes another branch, is not there any more, and comes again.
+/// A choice takes another branch, so it is no longer at the barrier, and then arrives again.
 #[test]
 fn comes_again() {
     model_within(2, || {
@@ -422,8 +422,8 @@ fn comes_again() {
     });
 }
 
-/// The send of a choice is reserved for a receiver elsewhere, which takes it or gives it back | the other
-/// party comes.
+/// The send of a choice is reserved for a remote receiver, which takes it or gives it back | the other party
+/// arrives.
 fn a_reservation_races_the_last_arrival(takes: bool) {
     let (mut a, (mut tx, far)) = (barrier(), channel());
     let mut b = a.enrol();
@@ -462,8 +462,8 @@ fn a_reservation_that_is_given_back() {
     model_within(2, || a_reservation_races_the_last_arrival(false));
 }
 
-/// A phase was complete before this choice, which is told so by one branch | the offer of the other branch is
-/// taken: one of the two.
+/// A phase was complete before this choice, and one branch reports it | the offer of the other branch is
+/// taken: exactly one of the two happens.
 #[test]
 fn a_phase_of_before_races_a_take() {
     model(|| {

@@ -1,5 +1,5 @@
-//! Loom: the phase word of a blocking call. The crate `dunlin` does not build under loom, since tokio does
-//! not, so its file is compiled again here, with loom's atomics.
+//! Loom: the phase word of a blocking call. The crate `dunlin` does not build under loom, because tokio does
+//! not, so this test compiles the file again with loom's atomics.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p dunlin-core --test loom_blocking`
 #![cfg(loom)]
@@ -17,14 +17,14 @@ use std::sync::Arc;
 use loom_support::{model, spawn};
 use phase::{Asked, Phase, Word};
 
-/// A call: its word, and its body, which exactly one party may take. Loom says if two touch it, or without
-/// order.
+/// A call: its word, and its body, which exactly one party may take. Loom reports concurrent or unordered
+/// accesses.
 struct Call {
     word: Word,
     body: loom::cell::UnsafeCell<u32>,
 }
 
-// SAFETY: that no two threads touch the body at once is what is tested, by loom's own cell.
+// SAFETY: loom's cell checks what these tests are about, that no two threads access the body at once.
 unsafe impl Sync for Call {}
 // SAFETY: as above.
 unsafe impl Send for Call {}
@@ -34,7 +34,7 @@ impl Call {
         Arc::new(Self { word: Word::new(), body: loom::cell::UnsafeCell::new(1) })
     }
 
-    /// Takes the body, which must be there.
+    /// Takes the body, which must still be present.
     fn take(&self) {
         // SAFETY: loom checks that no other thread is here.
         let was = self.body.with_mut(|body| unsafe { std::mem::replace(&mut *body, 0) });
@@ -42,14 +42,14 @@ impl Call {
     }
 }
 
-/// What a call saw of the question: nothing, or in which of its looks.
+/// Whether a call ran, whether one of its checks saw the question, and its final phase.
 #[derive(Debug, PartialEq)]
 enum Ran {
     Never,
     Returned { saw: bool, committed: bool, phase: Phase },
 }
 
-/// A thread of the pool: begins the call, looks so often, may say that it is finishing, returns.
+/// A pool thread: begins the call, checks `looks` times, may announce that it is finishing, and returns.
 fn run(call: &Call, looks: usize, finishes: bool) -> Ran {
     if !call.word.start() {
         return Ran::Never;
@@ -91,8 +91,8 @@ fn check(ran: &Ran, asked: &[Asked]) {
     }
 }
 
-/// A question at each moment of a call that looks and returns: the phase in which it returns says what both
-/// have seen.
+/// A question at each moment of a call that checks and returns: its final phase reflects what both sides have
+/// seen.
 #[test]
 fn question_races_with_start_look_and_return() {
     model(|| {
@@ -106,7 +106,7 @@ fn question_races_with_start_look_and_return() {
     });
 }
 
-/// The same of a call that commits to its end.
+/// The same with a call that commits to finishing.
 #[test]
 fn question_races_with_finishing() {
     model(|| {

@@ -8,12 +8,12 @@ mod loom_support;
 use dunlin_core::{BroadcastError, Joiner, Receiver, RecvError, Why, broadcast};
 use loom_support::{block_on, model, model_within, spawn, try_once};
 
-/// How many of these have the value.
+/// The number of receivers that have the value.
 fn count(got: &[Option<u32>]) -> usize {
     got.iter().filter(|got| **got == Some(7)).count()
 }
 
-/// Receives once and leaves.
+/// Receives once and drops the receiver.
 fn once(mut rx: Receiver<u32>) -> Option<u32> {
     block_on(rx.recv()).ok()
 }
@@ -31,7 +31,7 @@ fn two_receivers_get_it() {
     });
 }
 
-/// A receiver joins before the value begins, or after: then it sees the end only.
+/// A receiver joins before the send begins, or after: then it gets only the end.
 #[test]
 fn join_races_send() {
     model(|| {
@@ -43,13 +43,13 @@ fn join_races_send() {
         let got = receiver.join();
         match sent {
             Ok(()) => assert!(got.is_none() || got == Some(7)),
-            // The receiver has come, seen the joiner go, and gone: no receiver is left.
+            // The receiver has joined, seen the end of the joiner, and left: no receiver is left.
             Err(error) => assert!(error.is_closed() && got.is_none(), "{error:?}, {began_with:?}"),
         }
     });
 }
 
-/// The value waits for the receiver.
+/// The send waits for the receiver.
 #[test]
 fn join_ends_the_wait_for_the_least_number() {
     model(|| {
@@ -58,12 +58,12 @@ fn join_ends_the_wait_for_the_least_number() {
         let receiver = spawn(move || once(joiner.join()));
         let sent = block_on(tx.send(7));
         drop(tx);
-        // It may have joined and its end have been dropped only after it got the value.
+        // The broadcast is dropped only after the receiver has got the value.
         assert_eq!((sent, receiver.join()), (Ok(()), Some(7)));
     });
 }
 
-/// No receiver comes: the last joiner goes while the value waits, or before.
+/// No receiver joins: the last joiner is dropped while the send waits, or before.
 #[test]
 fn the_last_joiner_goes() {
     model(|| {
@@ -75,7 +75,7 @@ fn the_last_joiner_goes() {
     });
 }
 
-/// Of two required receivers one is there, and leaves. No joiner is left: the wait is over.
+/// One of two required receivers is joined, and leaves. No joiner is left, so the wait ends.
 #[test]
 fn the_last_receiver_goes() {
     model(|| {
@@ -88,7 +88,7 @@ fn the_last_receiver_goes() {
     });
 }
 
-/// One leaves before the offer, between offer and look, or with the value.
+/// One receiver leaves before the offer, between offer and check, or with the value.
 #[test]
 fn leave_races_send() {
     model_within(2, || {
@@ -106,7 +106,7 @@ fn leave_races_send() {
     });
 }
 
-/// One poisons: the other has the value or learns of it, and the sender says how many got the value.
+/// One poisons: the other has the value or gets the poison, and the sender reports how many got the value.
 #[test]
 fn poison_races_send() {
     model_within(2, || {
@@ -136,7 +136,7 @@ fn poison_races_send() {
     });
 }
 
-/// Two poison at once, and one joins: all receive the same reason.
+/// Two receivers poison at once, and one joins: all get the same reason.
 #[test]
 fn two_poisons_race_a_join() {
     model_within(2, || {
@@ -149,14 +149,14 @@ fn two_poisons_race_a_join() {
         let late = spawn(move || block_on(joiner.join().recv()).unwrap_err());
         b.poison("b");
         let own = [first.join(), b.try_recv().unwrap_err()];
-        // At its own end the first reason stands, which may be one's own.
+        // At each end the first reason stands, which may be the receiver's own.
         assert!(own.iter().all(RecvError::is_poisoned), "{own:?}");
         assert!(late.join().is_poisoned());
         drop(tx);
     });
 }
 
-/// Dropped while one takes: it has the value or no receiver has.
+/// A send is dropped while a receiver takes: that receiver has the value, or none has.
 #[test]
 fn a_dropped_send_races_recv() {
     model(|| {
@@ -175,7 +175,7 @@ fn a_dropped_send_races_recv() {
     });
 }
 
-/// The broadcast goes while one joins: it learns of the end.
+/// The broadcast is dropped while a receiver joins: the receiver gets the end.
 #[test]
 fn the_sender_goes_while_one_joins() {
     model(|| {

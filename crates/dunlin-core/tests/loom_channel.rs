@@ -1,5 +1,5 @@
-//! Loom: one sender and one receiver, in every order: the one-slot rendezvous, the same through the queue,
-//! and a buffer of one.
+//! Loom: one sender and one receiver, in every order: the one-slot rendezvous, a rendezvous through the
+//! queue, and a buffer of one.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p dunlin-core --test loom_channel`
 #![cfg(loom)]
@@ -15,7 +15,7 @@ fn plain() -> Ends {
     channel()
 }
 
-/// A rendezvous channel that has a queue already: an offer of a choice made it.
+/// A rendezvous channel that already has a queue, created by an offer of a choice.
 fn queued() -> Ends {
     let (mut tx, rx) = channel();
     let mut slot = Some(0);
@@ -32,7 +32,7 @@ fn buffered() -> Ends {
     channel_with(fifo(1))
 }
 
-/// What the two sides of one value may have come to, together: it is in one place.
+/// The outcomes of the two sides must place the value exactly once.
 #[track_caller]
 fn exactly_once(sent: Result<(), SendError<u32>>, received: Option<u32>) {
     match (sent, received) {
@@ -41,8 +41,8 @@ fn exactly_once(sent: Result<(), SendError<u32>>, received: Option<u32>) {
     }
 }
 
-/// Offer | watch, take | look for the result, in all orders. Twice: a waker of the first round is there in
-/// the second. Then the end of the sender races the third receive.
+/// Offer | watch, take | check the result, in all orders. Twice, because the second round finds a waker of
+/// the first. Then the end of the sender races the third receive.
 fn two_values_then_the_end((mut tx, mut rx): Ends) {
     let sender = spawn(move || {
         block_on(async {
@@ -89,8 +89,8 @@ fn buffered_waits_for_room() {
     });
 }
 
-/// The receiver goes: before the offer, between offer and look, or after it took. The value comes back
-/// exactly when it was not taken.
+/// The receiver is dropped before the offer, between offer and check, or after it took the value. The send
+/// returns the value exactly if it was not taken.
 fn receiver_dropped_races_send((mut tx, mut rx): Ends) {
     let receiver = spawn(move || try_once(rx.recv()).and_then(Result::ok));
     let sent = block_on(tx.send(7));
@@ -107,7 +107,7 @@ fn queued_receiver_dropped() {
     model(|| receiver_dropped_races_send(queued()));
 }
 
-/// The sender goes while a receive watches or begins to: it learns of the end.
+/// The sender is dropped while a receive watches or begins to: the receive gets the end.
 fn sender_dropped_races_recv((tx, mut rx): Ends) {
     let sender = spawn(move || drop(tx));
     assert_eq!(block_on(rx.recv()), Err(RecvError::Closed));
@@ -124,7 +124,7 @@ fn queued_sender_dropped() {
     model(|| sender_dropped_races_recv(queued()));
 }
 
-/// A forgotten send leaves its offer standing, also when its sender is gone: it is taken first.
+/// A forgotten send leaves its offer standing, even if its sender is gone: it is taken before the end.
 fn forgotten_send_is_taken((mut tx, mut rx): Ends) {
     let sender = spawn(move || assert!(forget_after_one_poll(tx.send(7)).is_none()));
     assert_eq!(block_on(rx.recv()), Ok(7));
@@ -155,7 +155,7 @@ fn send_waits_for_a_forgotten_one() {
     });
 }
 
-/// Taken | withdrawn: the value is in the slot or with the receiver, never both, never neither.
+/// Taken | withdrawn: the value is either in the slot or with the receiver.
 fn withdraw_races_take((mut tx, mut rx): Ends) {
     let sender = spawn(move || {
         let mut slot = Some(7);
@@ -180,7 +180,7 @@ fn queued_withdraw() {
     model(|| withdraw_races_take(queued()));
 }
 
-/// As withdraw, but the receiver gives up too: its drop takes nothing, also if it was woken.
+/// As above, but the receive is also dropped: the drop takes nothing, even if the receive was woken.
 fn both_give_up((mut tx, mut rx): Ends) {
     let receiver = spawn(move || {
         let received = try_once(rx.recv()).and_then(Result::ok);
@@ -202,8 +202,8 @@ fn queued_receive_dropped() {
     model(|| both_give_up(queued()));
 }
 
-/// The deadline has passed already when the offer is made: the answer is true, whether or not it is taken
-/// meanwhile.
+/// The deadline has already passed when the offer is made: the result is correct, whether or not the value is
+/// taken meanwhile.
 #[test]
 fn deadline_races_take() {
     model(|| {
@@ -215,7 +215,7 @@ fn deadline_races_take() {
     });
 }
 
-/// Poison | offer, take: a value that was taken was sent; any other comes back with the reason.
+/// Poison | offer, take: a value that was taken was sent; any other value is returned with the reason.
 fn poison_races_send_and_recv((mut tx, mut rx): Ends) {
     let receiver = spawn(move || {
         let received = try_once(rx.recv()).and_then(Result::ok);
@@ -239,7 +239,7 @@ fn queued_poison() {
     model(|| poison_races_send_and_recv(queued()));
 }
 
-/// The sender poisons while a receive watches: the receive ends. It makes the queue under a parked receive.
+/// The sender poisons a receive that watches, which ends. Poison creates the queue under a parked receive.
 #[test]
 fn poison_wakes_the_receive() {
     model(|| {
@@ -253,7 +253,7 @@ fn poison_wakes_the_receive() {
     });
 }
 
-/// Retire | offer, take: both sides end, and agree on the value.
+/// Retire | offer, take: both sides end and agree on the value.
 fn retire_races_send_and_recv((mut tx, mut rx): Ends) {
     let receiver = spawn(move || {
         let mut received = try_once(rx.recv()).and_then(Result::ok);
@@ -279,7 +279,7 @@ fn queued_retire() {
 }
 
 /// An extended receive takes | the send is dropped, then its sender | release: the value is in one place, and
-/// a send that waits ends only after the release.
+/// a waiting send completes only after the release.
 fn extended_receive_races_sender_drop((mut tx, mut rx): Ends) {
     let sender = spawn(move || {
         let mut slot = Some(7);
@@ -316,8 +316,8 @@ fn release_lets_the_sender_go((mut tx, mut rx): Ends) {
     sender.join();
 }
 
-/// The deadline of a send passes while an extended receive holds its value: the send was successful, and ends
-/// after the release, not before. If it was not taken yet, it comes back.
+/// The deadline of a send passes while an extended receive holds its value: the send succeeds, and completes
+/// after the release. If the value was not taken yet, the send returns it.
 fn deadline_waits_for_the_release((mut tx, mut rx): Ends) {
     let released = std::sync::Arc::new(loom::sync::atomic::AtomicBool::new(false));
     let seen = released.clone();
@@ -352,7 +352,7 @@ fn queued_release() {
     model(|| release_lets_the_sender_go(queued()));
 }
 
-/// The queue is made under a send that is out, or about to be: sharing the receiver.
+/// Sharing the receiver creates the queue under a send that is standing or about to begin.
 #[test]
 fn share_races_send() {
     model(|| {
@@ -364,7 +364,7 @@ fn share_races_send() {
     });
 }
 
-/// The queue is made under a receive that watches, or is about to: sharing the sender.
+/// Sharing the sender creates the queue under a receive that watches or is about to.
 #[test]
 fn share_races_recv() {
     model(|| {
@@ -376,8 +376,8 @@ fn share_races_recv() {
     });
 }
 
-/// The queue is made while an extended receive holds the value: sharing cannot happen then, but a poison can,
-/// and comes too late for what was taken.
+/// The queue is created while an extended receive holds the value. Sharing is impossible then, but poison is
+/// not; it comes too late for the taken value.
 #[test]
 fn poison_races_release() {
     model(|| {
@@ -395,7 +395,7 @@ fn poison_races_release() {
     });
 }
 
-/// Waiting for the end only, on either side.
+/// Waiting only for the end, on either side.
 #[test]
 fn closed_is_woken_by_the_end() {
     model(|| {

@@ -1,4 +1,4 @@
-//! Loom: choices against each other, against lone operations, and against what ends them.
+//! Loom: choices against each other, against lone operations, and against events that end them.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p dunlin-core --test loom_choice`
 #![cfg(loom)]
@@ -17,11 +17,11 @@ use loom_support::{block_on, model, model_within, poll_once, spawn, try_once, yi
 enum Did {
     Sent,
     Received(u32),
-    /// The other side of a branch was gone.
+    /// The other end of a branch was gone.
     Ended,
 }
 
-/// Offers `value` on `tx`, and receives from `rx`, until one of the two happens.
+/// Offers `value` on `tx` and receives from `rx`, until one of the two happens.
 fn send_or_receive(tx: &mut Sender<u32>, rx: &mut Receiver<u32>, value: u32, receive_first: bool) -> Did {
     let mut slot = Some(value);
     let did = block_on(async {
@@ -41,7 +41,7 @@ fn send_or_receive(tx: &mut Sender<u32>, rx: &mut Receiver<u32>, value: u32, rec
     did
 }
 
-/// An offer of a choice is posted (and with it the queue made) | a lone receive looks or watches.
+/// A choice posts an offer, which creates the queue | a lone receive checks or watches.
 #[test]
 fn send_branch_completes_with_lone_receive() {
     model(|| {
@@ -52,7 +52,7 @@ fn send_branch_completes_with_lone_receive() {
     });
 }
 
-/// A lone send in the slot, or in the queue, meets a choice that watches or looks.
+/// A lone send in the slot or in the queue, with a choice that watches or checks.
 #[test]
 fn receive_branch_completes_with_lone_send() {
     model(|| {
@@ -80,8 +80,8 @@ fn two_senders_one_receiving_choice() {
     });
 }
 
-/// Both parties send to each other and receive from each other. Both see the other's offer at once: the locks
-/// of the two decisions in ascending order, or this deadlocks; both decide, or one value is doubled.
+/// Both parties send to and receive from each other, and see each other's offer at once. They must lock both
+/// decisions in ascending order, or they deadlock; and both must decide, or a value is duplicated.
 fn symmetric_pair(first: bool, second: bool) {
     let ((mut tx, mut rx), (mut ty, mut ry)) = (channel(), channel());
     let other = spawn(move || send_or_receive(&mut ty, &mut rx, 2, second));
@@ -107,7 +107,7 @@ fn symmetric_pair_mixed() {
     model(|| symmetric_pair(true, false));
 }
 
-/// Offers 1 and 2 on two channels; says which was taken, and that the other is still in its slot.
+/// Offers 1 and 2 on two channels; returns the number that was taken. The other is still in its slot.
 fn offer_both(tx: &mut Sender<u32>, ty: &mut Sender<u32>) -> u32 {
     let (mut a, mut b) = (Some(1), Some(2));
     let sent = block_on(async {
@@ -121,7 +121,7 @@ fn offer_both(tx: &mut Sender<u32>, ty: &mut Sender<u32>) -> u32 {
     sent
 }
 
-/// Two receivers compete for one choice with two offers: one gets a value, the other learns of the end.
+/// Two receivers compete for one choice with two offers: one gets a value, the other gets the end.
 #[test]
 fn two_receivers_compete_for_one_choice() {
     model_within(2, || {
@@ -136,8 +136,8 @@ fn two_receivers_compete_for_one_choice() {
     });
 }
 
-/// The receiver takes the second offer, and then finds the first one dead, while the owner polls: the owner
-/// must say "second", though its first offer is not there any more either.
+/// The receiver takes the second offer, and then finds the first one dead, while the owner polls. The owner
+/// must return the second, though its first offer has also been removed.
 #[test]
 fn a_dead_offer_is_not_a_taken_one() {
     model(|| {
@@ -154,7 +154,7 @@ fn a_dead_offer_is_not_a_taken_one() {
                 sent = ty.send_from(&mut b) => sent.map(|()| 2),
             }
         });
-        // The first poll may do no more than offer.
+        // The first poll may only offer.
         let first = poll_once(choice.as_mut());
         assert_eq!(first.unwrap_or_else(|| block_on(choice)), Ok(2));
         assert_eq!((a, b), (Some(1), None));
@@ -162,7 +162,7 @@ fn a_dead_offer_is_not_a_taken_one() {
     });
 }
 
-/// As above with one value for two channels.
+/// The same with one value for two channels.
 #[test]
 fn send_to_any_names_the_right_channel() {
     model(|| {
@@ -195,8 +195,8 @@ fn choice_dropped_races_take() {
     });
 }
 
-/// While a choice polls a foreign future its offers cannot be taken: a receiver that comes then is turned
-/// away, and roused when the choice is open again.
+/// While a choice polls a foreign future its offers cannot be taken: a receiver that arrives then is turned
+/// away, and woken when the choice is open again.
 #[test]
 fn turned_away_is_roused() {
     model(|| {
@@ -213,7 +213,7 @@ fn turned_away_is_roused() {
     });
 }
 
-/// A foreign future becomes ready | the offer beside it is taken: one of the two.
+/// A foreign future becomes ready | the offer beside it is taken: exactly one of the two happens.
 #[test]
 fn foreign_races_take() {
     model(|| {
@@ -231,7 +231,7 @@ fn foreign_races_take() {
     });
 }
 
-/// A receiver with a choice of its own is turned away too; its other branch is one that never happens.
+/// A receiver with a choice of its own is also turned away; its other branch never happens.
 #[test]
 fn turned_away_choice_is_roused() {
     model(|| {
@@ -248,8 +248,8 @@ fn turned_away_choice_is_roused() {
     });
 }
 
-/// A deadline in a send branch is ready | a receiver that watches: the branch says "timed out" only with its
-/// value back, also if a receiver has moved the dead offer out of the way.
+/// A deadline in a send branch is ready | a receiver watches: the branch times out only with its value
+/// returned, even if a receiver has removed the dead offer.
 #[test]
 fn deadline_of_a_branch_races_take() {
     model(|| {
@@ -274,7 +274,7 @@ fn deadline_of_a_branch_races_take() {
     });
 }
 
-/// Poison of one branch's channel | the other branch is taken: one of the two, and no value lost.
+/// Poison of one branch's channel | the other branch is taken: one of the two, and no value is lost.
 #[test]
 fn poison_races_a_committed_choice() {
     model_within(2, || {
@@ -295,7 +295,7 @@ fn poison_races_a_committed_choice() {
     });
 }
 
-/// The receivers of both branches go: the choice ends, with both values.
+/// The receivers of both branches are dropped: the choice ends, with both values in their slots.
 #[test]
 fn receivers_dropped_end_the_choice() {
     model(|| {
@@ -311,7 +311,7 @@ fn receivers_dropped_end_the_choice() {
     });
 }
 
-/// `skip` | the offer is taken: skipped means untaken.
+/// `skip` | the offer is taken: a skip means that no offer was taken.
 #[test]
 fn skip_races_take() {
     model(|| {
@@ -326,7 +326,7 @@ fn skip_races_take() {
     });
 }
 
-/// An offer of a choice waits for room in a buffer | a receive makes room: it is admitted once.
+/// An offer of a choice waits for room in a buffer | a receive makes room: the offer is admitted once.
 #[test]
 fn offer_admitted_to_a_buffer() {
     model(|| {
@@ -341,8 +341,8 @@ fn offer_admitted_to_a_buffer() {
     });
 }
 
-/// An offer passed over because its choice was busy is withdrawn: a send behind it has room then, and must
-/// not wait for the next receive.
+/// An offer that was passed over because its choice was busy is withdrawn: a send behind it has room then,
+/// and must not wait for the next receive.
 #[test]
 fn a_send_behind_a_withdrawn_offer_is_admitted() {
     model(|| {
@@ -352,7 +352,7 @@ fn a_send_behind_a_withdrawn_offer_is_admitted() {
         tx.try_send(1).unwrap();
         tx.try_send(2).unwrap();
         let second = spawn(move || {
-            // Room for both that wait. If this send is not admitted, no receive follows.
+            // There is room for both waiting sends. If this one is not admitted, no receive follows.
             assert_eq!((rx.try_recv(), rx.try_recv()), (Ok(1), Ok(2)));
             block_on(other.send(3)).unwrap();
             rx
@@ -369,8 +369,8 @@ fn a_send_behind_a_withdrawn_offer_is_admitted() {
     });
 }
 
-/// The same with a receiver that waits, while another one holds a place: the value that has room now must
-/// find it.
+/// The same with a waiting receiver, while another one holds a place: the value that has room now must reach
+/// it.
 #[test]
 fn a_value_behind_a_withdrawn_offer_finds_its_receiver() {
     model_within(2, || {
@@ -396,7 +396,7 @@ fn a_value_behind_a_withdrawn_offer_finds_its_receiver() {
     });
 }
 
-/// An extended receive of a choice's offer: the choice is decided at once, and ends with the release.
+/// An extended receive takes a choice's offer: the choice is decided at once and ends with the release.
 #[test]
 fn extended_receive_of_a_choice() {
     model(|| {
@@ -407,8 +407,8 @@ fn extended_receive_of_a_choice() {
     });
 }
 
-/// A ring of three, each sends to the next and receives from the one before: two of them meet, the third
-/// learns that they have gone.
+/// A ring of three, in which each sends to the next and receives from the one before: two of them
+/// communicate, the third gets the end.
 #[test]
 fn ring_of_three() {
     model_within(2, || {
@@ -426,7 +426,7 @@ fn ring_of_three() {
     });
 }
 
-/// The owner of a pinned choice polls it with a new waker: the one to be woken is the last.
+/// The owner of a pinned choice polls it with a new waker: only the last waker must be woken.
 #[test]
 fn the_last_waker_is_woken() {
     model(|| {
@@ -446,13 +446,12 @@ fn the_last_waker_is_woken() {
     });
 }
 
-/// A send in its turn, which no timer ends | the receiver that it woke is polled, or dropped. The choice is
-/// woken.
+/// A send's turn, which no timer ends | the receiver that it woke is polled or dropped. The choice is woken.
 #[test]
 fn a_turn_ends_when_the_receiver_is_polled_or_gone() {
     for dropped in [true, false] {
         model(move || {
-            // It begins each turn and ends none.
+            // The timer accepts each turn and ends none.
             dunlin_core::__rt::set_turn_timer(|_| true);
             let (mut tx, mut rx) = channel();
             let receiver = spawn(move || {

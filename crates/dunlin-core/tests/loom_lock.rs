@@ -1,6 +1,6 @@
 //! Loom: the lock under every channel, with its real steps, and the table on top of it.
 //!
-//! Here the two modules are compiled again, with a `sync` of their own: the other models take a lock in one
+//! The two modules are compiled here again with their own `sync`, because the other models take a lock in one
 //! step.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p dunlin-core --test loom_lock`
@@ -29,11 +29,10 @@ use lock::Lock;
 use loom_support::{model, model_within, spawn};
 use table::Table;
 
-/// Data touched only by the holder of the lock or its tag: loom reports two accesses at once, or without
-/// order.
+/// Data that only the holder of the lock or its tag accesses: loom reports concurrent or unordered accesses.
 struct Plain(loom::cell::UnsafeCell<u32>);
 
-// SAFETY: that no two touch it at once is what is tested, by loom's own cell.
+// SAFETY: loom's cell checks what these tests are about, that no two threads access it at once.
 unsafe impl Sync for Plain {}
 // SAFETY: as above.
 unsafe impl Send for Plain {}
@@ -57,7 +56,7 @@ impl Plain {
     }
 }
 
-/// One inside, one about to enter: what the first wrote is seen by the second, in any order of the two.
+/// One holder inside, one about to enter: the second sees the writes of the first, in either order.
 #[test]
 fn holders_exclude_each_other() {
     model_within(3, || {
@@ -77,7 +76,7 @@ fn holders_exclude_each_other() {
     });
 }
 
-/// Two spin while the third is inside. One preemption: every spin of two threads is another order.
+/// Two threads spin while the third is inside. One preemption: every spin of two threads is another order.
 #[test]
 fn three_holders_exclude_each_other() {
     model_within(1, || {
@@ -92,7 +91,7 @@ fn three_holders_exclude_each_other() {
     });
 }
 
-/// The short path: taken only with the tag it asks for, and excludes like the long one.
+/// The conditional path takes the lock only with the requested tag, and excludes like the other one.
 #[test]
 fn a_conditional_holder_excludes() {
     model_within(3, || {
@@ -113,8 +112,8 @@ fn a_conditional_holder_excludes() {
     });
 }
 
-/// What a holder wrote before it set the tag is visible to a thread that sees the tag, without the lock: so a
-/// sender knows by one load that its offer was taken.
+/// A thread that sees the tag without the lock also sees the writes before the holder set it. So one load
+/// shows a sender that its offer was taken.
 #[test]
 fn tag_publishes_earlier_writes() {
     model(|| {
@@ -123,7 +122,7 @@ fn tag_publishes_earlier_writes() {
         let thread = spawn(move || {
             other.1.add(7);
             other.0.lock().set(1);
-            // A later holder leaves the tag: what the first one wrote is published by it too.
+            // A later holder leaves the tag, which still publishes the writes of the first one.
             drop(other.0.lock());
         });
         if shared.0.tag() == Some(1) {
@@ -145,7 +144,7 @@ impl Default for Owned {
     }
 }
 
-/// Two take and give at once: no entry has two owners, and what one owner leaves, the next finds.
+/// Two threads take and give at once: no entry has two owners, and each owner finds what the last one left.
 #[test]
 fn an_entry_has_one_owner() {
     model(|| {
@@ -165,7 +164,7 @@ fn an_entry_has_one_owner() {
     });
 }
 
-/// Both held at once are different entries.
+/// Entries held at the same time are different.
 #[test]
 fn entries_taken_at_once_differ() {
     model(|| {
@@ -175,7 +174,7 @@ fn entries_taken_at_once_differ() {
     });
 }
 
-/// One gives while the other takes from what was given before: the list is whole afterwards.
+/// One thread gives while the other takes an entry that was given before: the list is intact afterwards.
 #[test]
 fn giving_races_taking() {
     model_within(3, || {

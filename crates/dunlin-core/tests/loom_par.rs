@@ -13,8 +13,8 @@ use dunlin_core::{CallError, Par, call, channel, par};
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom_support::{block_on, model, model_within, poll_once, spawn, yield_once};
 
-/// A flag that a branch waits for, and another thread raises. The waker's place is a std mutex: loom need not
-/// look into it, for it is never held across one of its steps.
+/// A flag that a branch waits for and another thread raises. The waker is in a std mutex: loom need not model
+/// it, because it is never held across one of loom's steps.
 #[derive(Default)]
 struct Bell {
     waker: Mutex<Option<Waker>>,
@@ -29,7 +29,7 @@ fn bell() -> (Rung, Rung) {
 
 impl Rung {
     fn ring(&self) {
-        // RMWs: to loom, stores and loads of two threads could pass each other.
+        // RMWs, because loom lets the stores and loads of two threads pass each other.
         self.1.swap(true, Ordering::AcqRel);
         let waker = self.0.waker.lock().unwrap().take();
         if let Some(waker) = waker {
@@ -46,8 +46,8 @@ impl Rung {
     }
 }
 
-/// A wake from another thread | the poll runs out of ready branches and looks into its mail: it is polled
-/// again by itself, or its task is woken after the mail is there.
+/// A wake from another thread | the poll runs out of ready branches and checks its mail: the `par!` polls the
+/// branch again itself, or its task is woken after the mail has arrived.
 #[test]
 fn a_wake_from_elsewhere_is_not_lost() {
     model_within(4, || {
@@ -69,7 +69,7 @@ fn two_wakes_from_elsewhere() {
     });
 }
 
-/// A wake on the very thread that polls the `par!`, but between two polls: it is a wake from elsewhere.
+/// A wake on the thread that polls the `par!`, but between two polls, counts as a wake from another thread.
 #[test]
 fn a_wake_between_two_polls() {
     model(|| {
@@ -87,8 +87,8 @@ fn a_wake_between_two_polls() {
     });
 }
 
-/// A branch that is busy with itself does not keep the mail from another: the budget ends the poll, and the
-/// wake must last.
+/// A branch that wakes itself does not hide another branch's mail: the budget ends the poll, and the wake
+/// must persist.
 #[test]
 fn a_wake_while_the_budget_runs_out() {
     model(|| {
@@ -107,8 +107,8 @@ fn a_wake_while_the_budget_runs_out() {
     });
 }
 
-/// A waker outlives its `par!`, whose entry serves another one by now: a poll too many, or a branch that does
-/// not exist, and nothing worse.
+/// A waker outlives its `par!`, and its entry already serves another one: at worst it causes a spurious poll,
+/// or names a branch that does not exist.
 #[test]
 fn a_stale_wake_is_harmless() {
     model_within(2, || {
@@ -135,7 +135,7 @@ fn a_stale_wake_is_harmless() {
     });
 }
 
-/// A `par!` that was polled on one thread goes to another: what is woken meanwhile is polled there.
+/// A `par!` that was polled on one thread moves to another, where branches woken meanwhile are polled.
 #[test]
 fn a_par_moves_between_threads() {
     model(|| {
@@ -149,7 +149,7 @@ fn a_par_moves_between_threads() {
     });
 }
 
-/// A channel between a branch and another thread, with a second branch that waits on the first.
+/// A channel between a branch and another thread; a second branch waits for the first.
 #[test]
 fn a_branch_receives_from_another_thread() {
     model(|| {
@@ -168,7 +168,7 @@ fn a_branch_receives_from_another_thread() {
     });
 }
 
-/// A nested `par!`: a wake for the inner one goes through the outer one's mail.
+/// A nested `par!`: a wake for the inner one goes through the mail of the outer one.
 #[test]
 fn a_wake_reaches_a_nested_par() {
     model(|| {
@@ -179,7 +179,7 @@ fn a_wake_reaches_a_nested_par() {
     });
 }
 
-/// Dropped while a wake for it is on its way.
+/// The `par!` is dropped while a wake for it is in flight.
 #[test]
 fn a_par_dropped_under_a_wake() {
     model_within(3, || {
@@ -194,7 +194,7 @@ fn a_par_dropped_under_a_wake() {
     });
 }
 
-/// The caller goes | the server accepts, replies: the answer arrives or comes back.
+/// The caller is dropped | the server accepts and replies: the reply arrives or is returned.
 #[test]
 fn a_caller_dropped_races_the_reply() {
     model(|| {
@@ -215,7 +215,7 @@ fn a_caller_dropped_races_the_reply() {
     });
 }
 
-/// A whole call; and one whose request is dropped without a reply.
+/// A complete call, and a call whose request is dropped without a reply.
 #[test]
 fn a_call_is_answered() {
     model(|| {
@@ -236,7 +236,7 @@ fn a_call_without_a_reply() {
     });
 }
 
-/// The server goes before it accepts | the call is out: the request comes back.
+/// The server is dropped before it accepts | the call is pending: the request is returned.
 #[test]
 fn call_fails_as_not_taken_when_callee_drops() {
     model(|| {

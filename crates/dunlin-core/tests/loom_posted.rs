@@ -1,5 +1,5 @@
-//! Loom: a value that was posted, and its handle that is awaited, cancelled or dropped while a receive takes
-//! the value.
+//! Loom: a posted value, and its handle that is awaited, cancelled or dropped while a receive takes the
+//! value.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p dunlin-core --test loom_posted`
 #![cfg(loom)]
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use dunlin_core::{RecvError, channel, channel_with, fifo};
 use loom_support::{block_on, model, spawn, try_once};
 
-/// Two posts are received in order; one handle is awaited by another thread.
+/// Two posts are received in order; another thread awaits one of the handles.
 #[test]
 fn awaited_while_it_is_received() {
     model(|| {
@@ -27,7 +27,7 @@ fn awaited_while_it_is_received() {
     });
 }
 
-/// A plain rendezvous gets its queue while a receive watches its slot.
+/// A plain rendezvous creates its queue while a receive watches its slot.
 #[test]
 fn posted_while_a_receive_begins() {
     model(|| {
@@ -41,7 +41,7 @@ fn posted_while_a_receive_begins() {
     });
 }
 
-/// Received or back, never both and never neither.
+/// The value is either received or returned.
 #[test]
 fn cancelled_while_it_is_received() {
     model(|| {
@@ -55,7 +55,7 @@ fn cancelled_while_it_is_received() {
     });
 }
 
-/// The receiver goes while the handle is dropped: the value is dropped once, and at once.
+/// The receiver is dropped while the handle is: the value is dropped once, and at once.
 #[test]
 fn dropped_while_the_receiver_goes() {
     model(|| {
@@ -70,7 +70,7 @@ fn dropped_while_the_receiver_goes() {
     });
 }
 
-/// The same with a handle that looks.
+/// The same with a handle that is polled.
 #[test]
 fn looked_at_while_the_channel_is_poisoned() {
     model(|| {
@@ -86,7 +86,7 @@ fn looked_at_while_the_channel_is_poisoned() {
     });
 }
 
-/// What waits for room is admitted, whichever side looks.
+/// A value that waits for room is admitted, whichever side checks.
 #[test]
 fn admitted_while_the_handle_is_dropped() {
     model(|| {

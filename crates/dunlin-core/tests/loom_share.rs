@@ -1,4 +1,4 @@
-//! Loom: ends that several hold: lone operations of two handles, claims, and what is passed on.
+//! Loom: ends with several handles: lone operations of two handles, claims, and wakes that are passed on.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p dunlin-core --test loom_share`
 #![cfg(loom)]
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use dunlin_core::{PATIENCE_TICKS, RecvError, alt, channel, channel_with, fifo, waits};
 use loom_support::{block_on, forget_after_one_poll, model, model_within, poll_once, spawn, try_once};
 
-/// Two handles offer side by side; the receiver takes both, and each learns of its own.
+/// Two handles offer side by side; the receiver takes both values, and each handle learns of its own.
 #[test]
 fn two_senders() {
     model_within(2, || {
@@ -32,8 +32,7 @@ fn two_senders() {
     });
 }
 
-/// A value wakes all waiting receives: the one that takes it, and the other, which looks again in vain and
-/// waits on.
+/// A value wakes all waiting receives: one takes it, the other finds nothing and keeps waiting.
 #[test]
 fn two_receivers() {
     model_within(2, || {
@@ -51,7 +50,7 @@ fn two_receivers() {
     });
 }
 
-/// The same over a buffer: admitted, both values must find their receivers.
+/// The same over a buffer: both admitted values must reach their receivers.
 #[test]
 fn two_receivers_of_a_buffer() {
     model_within(2, || {
@@ -69,7 +68,7 @@ fn two_receivers_of_a_buffer() {
     });
 }
 
-/// One value for two: one receives, the other learns of the end.
+/// One value for two receivers: one gets the value, the other gets the end.
 #[test]
 fn one_value_for_two_receivers() {
     model_within(2, || {
@@ -84,7 +83,7 @@ fn one_value_for_two_receivers() {
     });
 }
 
-/// A receive that was woken is dropped, or never polled again: the value is the other's.
+/// A woken receive is dropped, or never polled again: the other one gets the value.
 #[test]
 fn a_woken_receive_is_dropped() {
     model_within(2, || {
@@ -114,8 +113,8 @@ fn a_woken_receive_is_never_polled_again() {
     });
 }
 
-/// In a model a value wakes two receivers. Both are dropped, before the value comes, while they are woken, or
-/// after: the third must have it.
+/// In a model a value wakes two receivers. Both are dropped: before the value arrives, while they are woken,
+/// or after. The third must get it.
 #[test]
 fn woken_receivers_that_are_dropped_pass_the_wake_on() {
     model_within(2, || {
@@ -133,8 +132,7 @@ fn woken_receivers_that_are_dropped_pass_the_wake_on() {
     });
 }
 
-/// Both are never polled again. Time passes, while the third registers, or before or after: it must have the
-/// value.
+/// Neither is polled again. Time passes while the third registers, or before or after: it must get the value.
 #[test]
 fn woken_receivers_that_are_not_polled_cost_a_tick() {
     model_within(3, || {
@@ -152,7 +150,7 @@ fn woken_receivers_that_are_not_polled_cost_a_tick() {
     });
 }
 
-/// Time passes on one thread while a value comes, and wakes the third receiver, on others; the first two are
+/// Time passes on one thread while others send a value and register the third receiver; the first two are
 /// woken and dropped.
 #[test]
 fn time_passes_while_a_wake_is_passed_on() {
@@ -173,7 +171,7 @@ fn time_passes_while_a_wake_is_passed_on() {
     });
 }
 
-/// Two of three receivers are woken for three values, and wake the third.
+/// Two of three receivers are woken for three values, and they wake the third.
 #[test]
 fn three_receivers_have_a_value_each() {
     model_within(1, || {
@@ -191,9 +189,9 @@ fn three_receivers_have_a_value_each() {
     });
 }
 
-/// One holds the only place of a buffer by an extended receive, the other waits for a value; the release
-/// admits a send that waited for the place, and its value is the other's: nothing but the release can wake
-/// it.
+/// One receiver holds the only place of a buffer by an extended receive; the other waits for a value. The
+/// release admits a send that waited for the place, and the other receiver gets its value: only the release
+/// can wake it.
 #[test]
 fn release_of_a_place_wakes_the_other_receiver() {
     model(|| {
@@ -213,15 +211,15 @@ fn release_of_a_place_wakes_the_other_receiver() {
     });
 }
 
-/// What only the holder of a claim may touch: loom says if two do.
+/// Only the holder of a claim may access it; loom reports concurrent accesses.
 struct Inside(loom::cell::UnsafeCell<u32>);
 
-// SAFETY: that no two touch it at once is what is tested, by loom's own cell.
+// SAFETY: loom's cell checks what these tests are about, that no two threads access it at once.
 unsafe impl Sync for Inside {}
 // SAFETY: as above.
 unsafe impl Send for Inside {}
 
-/// One holds the end, the other waits in line: released | registered.
+/// One handle holds the end, the other waits in line: released | registered.
 #[test]
 fn claims_exclude_each_other() {
     model(|| {
@@ -242,7 +240,7 @@ fn claims_exclude_each_other() {
     });
 }
 
-/// The first in line is offered the end and dropped: before the release, while it is offered, after. The
+/// The first in line is offered the end and dropped: before the release, during the offer, or after. The
 /// second must get it.
 #[test]
 fn a_dropped_claimer_passes_on() {
@@ -277,7 +275,7 @@ fn a_claimer_dropped_elsewhere_passes_on() {
     });
 }
 
-/// The first in line is offered the end and sleeps. Time passes on another thread; the second must get it.
+/// The first in line is offered the end and not polled. Time passes elsewhere; the second must get the end.
 #[test]
 fn a_sleeper_is_passed_over() {
     model(|| {
@@ -295,7 +293,7 @@ fn a_sleeper_is_passed_over() {
     });
 }
 
-/// A lone send is held back by a claim | it goes on when the claim ends, and a claimer after it.
+/// A claim holds back a lone send | the send proceeds when the claim ends, and a claimer after it.
 #[test]
 fn a_lone_send_beside_a_claim() {
     model_within(2, || {
@@ -314,7 +312,7 @@ fn a_lone_send_beside_a_claim() {
     });
 }
 
-/// A lone receive is held back by a claim of the receiving end, a value comes, the claim ends without taking
+/// A claim of the receiving end holds back a lone receive; a value arrives, and the claim ends without taking
 /// it.
 #[test]
 fn a_lone_receive_is_roused_when_the_claim_ends() {
@@ -331,7 +329,7 @@ fn a_lone_receive_is_roused_when_the_claim_ends() {
     });
 }
 
-/// A claim as a branch, beside a receive: one of the two, and an unchosen claim leaves no hold.
+/// A claim as a branch beside a receive: exactly one of the two happens, and an unchosen claim holds nothing.
 #[test]
 fn a_claim_in_a_choice() {
     model(|| {
@@ -355,7 +353,7 @@ fn a_claim_in_a_choice() {
     });
 }
 
-/// The last handle goes on one thread while another one goes too: the channel ends, once.
+/// Two threads drop the last two handles: the channel ends once.
 #[test]
 fn the_last_handle_ends_the_channel() {
     model(|| {

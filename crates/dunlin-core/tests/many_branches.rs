@@ -9,7 +9,7 @@ use std::sync::Arc;
 use common::{Wakes, poll, poll_woken};
 use dunlin_core::{Choice, Receiver, Sender, alt, channel};
 
-/// More branches than a choice registers at without a second look.
+/// More branches than a choice registers without a second check.
 const MANY: usize = 200;
 
 fn channels(n: usize) -> (Vec<Sender<u8>>, Vec<Receiver<u8>>) {
@@ -27,7 +27,7 @@ fn large_choice_finds_offers_before_it_registers() {
     assert_eq!(wakes.take(), 0, "it has registered nowhere");
     assert!(matches!(poll_woken(&mut choice, &wakes), Some((_, Ok(7)))));
     drop(choice);
-    // So do those that follow, each in its first poll.
+    // The choices that follow also do, each in its first poll.
     for _ in 1..MANY {
         let mut choice = Choice::fair().all(receivers.iter_mut().map(|rx| rx.recv())).into_future();
         assert!(matches!(poll_woken(&mut choice, &wakes), Some((_, Ok(7)))));

@@ -1,6 +1,6 @@
-//! Short runs through every place that has `unsafe`, for Miri: the lock, the waker of two numbers, the list
-//! of ready branches with a wake from another thread, the pinned slice, the static places of the wait
-//! records, tables that are used again.
+//! Short runs through every place with `unsafe`, for Miri: the lock, the waker of two numbers, the list of
+//! ready branches with a wake from another thread, the pinned slice, the static places of the wait records,
+//! tables whose entries are reused.
 //!
 //! `MIRIFLAGS=-Zmiri-strict-provenance cargo +nightly miri test -p dunlin-core --test miri_smoke`
 #![cfg(not(any(loom, shuttle)))]

@@ -1,10 +1,10 @@
 //! Random operations against models.
 //!
-//! - [`exact`]: two unshared ends; every poll must give exactly what a sequential model of a few lines gives.
+//! - [`exact`]: two unshared ends; every poll must have exactly the result of a small sequential model.
 //! - [`counted`]: shared ends, claims, choices, futures that are dropped or forgotten; every value must have
 //!   exactly one fate.
 //!
-//! `PROPTEST_CASES=100000 cargo test -p dunlin-core --test model` looks longer.
+//! `PROPTEST_CASES=100000 cargo test -p dunlin-core --test model` runs more cases.
 #![cfg(not(loom))]
 
 use std::cell::Cell;
@@ -19,7 +19,7 @@ use dunlin_core::{
 };
 use proptest::prelude::*;
 
-/// What a policy does when it is full.
+/// The effect of a send when the buffer is full.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Full {
     Waits,
@@ -56,7 +56,7 @@ fn policies() -> Vec<(Policy, usize, Full)> {
     ]
 }
 
-/// Where an end is when no operation has it.
+/// The place of an end that no operation has.
 type Home<E> = Rc<Cell<Option<E>>>;
 
 /// An end, lent to one operation.
@@ -87,7 +87,7 @@ impl<E> Drop for Lent<E> {
     }
 }
 
-/// An operation that is dropped, or forgotten if it was told so.
+/// An operation that is dropped, or forgotten if `forget` is set.
 struct Cut<F> {
     operation: Option<Pin<Box<F>>>,
     forget: Rc<Cell<bool>>,
@@ -132,14 +132,14 @@ fn poll_once<T>(future: &mut Running<T>) -> Option<T> {
 }
 
 fn config(cases: u32) -> ProptestConfig {
-    // What `PROPTEST_CASES` sets goes before this number.
+    // `PROPTEST_CASES` overrides this number.
     let given = std::env::var("PROPTEST_CASES").is_ok();
     let config = ProptestConfig { max_shrink_iters: 20_000, failure_persistence: None, ..ProptestConfig::default() };
     if given { config } else { ProptestConfig { cases, ..config } }
 }
 
 mod exact {
-    //! Two unshared ends against a sequential model: every answer is known.
+    //! Two unshared ends against a sequential model: every result is known.
 
     use std::collections::VecDeque;
 
@@ -149,12 +149,12 @@ mod exact {
 
     #[derive(Clone, Copy, Debug)]
     pub(super) enum Op {
-        /// Polls the send in progress, or begins one.
+        /// Polls the send in progress, or begins a new one.
         Send,
         DropSend,
-        /// Polls the receive in progress, or begins one: plain or extended.
+        /// Polls the receive in progress, or begins a new one: plain or extended.
         Recv(bool),
-        /// Drops it; with the guard, if it has one.
+        /// Drops the receive, with its guard if it has one.
         DropRecv,
         Release,
         TrySend,
@@ -191,14 +191,14 @@ mod exact {
         Offer(u32),
     }
 
-    /// The channel as a program of one thread would write it.
+    /// The channel, written as single-threaded code.
     struct Model {
         room: usize,
         full: Full,
         buffer: VecDeque<u32>,
         offer: Option<u32>,
-        /// Of two plain ends the slot is taken while an extended receive holds its value: the next offer is
-        /// made by the sender's first poll after the release.
+        /// An extended receive from two plain ends occupies the slot while it holds its value: the sender's
+        /// first poll after the release makes the next offer.
         waits_for_the_slot: Option<u32>,
         plain: bool,
         held: Held,
@@ -236,7 +236,7 @@ mod exact {
             (self.retired || self.no_receiver).then_some(Why::Closed)
         }
 
-        /// `None`: it waits.
+        /// Returns `None` if the send waits.
         fn send(&mut self, value: u32) -> Option<Result<(), Why>> {
             if let Some(why) = self.no_send() {
                 return Some(Err(why));
@@ -256,7 +256,7 @@ mod exact {
             Some(Ok(()))
         }
 
-        /// What the first poll of a send finds.
+        /// The result of the first poll of a send.
         fn send_first(&mut self, value: u32) -> Option<Result<(), Why>> {
             let expected = self.send(value);
             if expected.is_none() && self.plain && matches!(self.held, Held::Offer(_)) {
@@ -267,7 +267,7 @@ mod exact {
             expected
         }
 
-        /// What a later poll of it finds.
+        /// The result of a later poll of the send.
         fn send_again(&mut self, value: u32) -> Option<Result<(), Why>> {
             if self.waits_for_the_slot == Some(value) {
                 let ended = self.no_send().map(Err);
@@ -322,7 +322,7 @@ mod exact {
         }
     }
 
-    /// A slot that reports what was left in it.
+    /// A slot that reports the value left in it.
     struct Slot(Option<u32>, Rc<Cell<Option<u32>>>);
 
     impl Drop for Slot {
@@ -351,7 +351,7 @@ mod exact {
     struct Receives {
         future: Running<Result<u32, RecvError>>,
         extended: bool,
-        /// What an extended receive holds.
+        /// The value that an extended receive holds.
         has: Rc<Cell<Option<u32>>>,
         release: Rc<Cell<bool>>,
     }
@@ -492,8 +492,8 @@ mod exact {
 }
 
 mod counted {
-    //! Everything at once, in one thread: every value has exactly one fate, and it is the one its send was
-    //! told.
+    //! All kinds of operations on one thread: every value has exactly one fate, the one that its send
+    //! reported.
 
     use std::collections::BTreeMap;
     use std::sync::{Arc, Mutex, MutexGuard};
@@ -507,18 +507,18 @@ mod counted {
 
     #[derive(Clone, Copy, Debug)]
     pub(super) enum Op {
-        /// Begins a send by a handle: alone, or beside the receive of another channel in a choice.
+        /// Begins a send by a handle: alone, or in a choice beside a receive from another channel.
         Send(usize, bool),
         /// Begins a receive by a handle: plain, extended, or in a choice.
         Recv(usize, u8),
-        /// A process that claims the sending end and sends two.
+        /// Begins a process that claims the sending end and sends two values.
         Claim,
         Poll(usize),
         Drop(usize),
         Forget(usize),
         TrySend(usize),
         TryRecv(usize),
-        /// The other channel of the choices has something.
+        /// Makes the other channel of the choices ready.
         Ring,
         Retire,
         Poison,
@@ -549,16 +549,16 @@ mod counted {
         Destroyed,
     }
 
-    /// What has become of whom, and what was promised.
+    /// The fate of each value, and the results that were promised.
     #[derive(Default)]
     struct Ledger {
         fates: BTreeMap<u32, Vec<Fate>>,
         sent: Vec<u32>,
-        /// By receiver: the sender's handle and the value, in order.
+        /// For each receiver: the sender's handle and the value, in order.
         got: [Vec<(usize, u32)>; RECEIVERS + 1],
     }
 
-    /// Shared with values, which a choice wants to be `Send`.
+    /// Values share it, and a choice requires `Send`.
     #[derive(Clone, Default)]
     struct Book(Arc<Mutex<Ledger>>);
 
@@ -591,12 +591,12 @@ mod counted {
         }
     }
 
-    /// A slot that notes, when its operation is over, what it tells.
+    /// A slot that records its value's fate when its operation ends.
     struct Slot {
         value: Option<Value>,
         number: u32,
         book: Book,
-        /// Told to forget: what stands offered may still be received or not.
+        /// Set when the operation is forgotten: its standing offer may still be received, or not.
         forget: Rc<Cell<bool>>,
     }
 
@@ -615,7 +615,7 @@ mod counted {
         book.open().got[receiver].push(got);
     }
 
-    /// Operations under way.
+    /// Operations in progress.
     struct Process {
         future: Running<()>,
         forget: Rc<Cell<bool>>,
@@ -686,7 +686,7 @@ mod counted {
                         if let Ok(mut guard) = Cut::new(end.recv_extended(), &forgets).await {
                             let number = guard.number;
                             assert!(book.open().fates[&number].is_empty(), "it had a fate already");
-                            // Received: whatever becomes of the guard.
+                            // The value is received, whatever happens to the guard.
                             let inside = Value { number, handle: guard.handle, book: guard.book.take() };
                             note(&book, n, inside);
                             let mut first = true;
@@ -720,7 +720,7 @@ mod counted {
                     let _ = claim.send_from(&mut slot.value).await;
                 }
             };
-            // Forgetting has no meaning for it: a forgotten claim is never given back.
+            // A claim is never forgotten: the end of a forgotten claim would never be released.
             self.run(future, Rc::default());
         }
 
@@ -779,7 +779,7 @@ mod counted {
                 }
                 Op::TryRecv(n) => drop(world.try_recv(n)),
                 Op::Ring => {
-                    // By dropping one bell's other end: its receive is ready for good.
+                    // Drops the other end of one bell, so its receive stays ready.
                     world.ringers.pop();
                 }
                 Op::Retire | Op::Poison => {
@@ -794,7 +794,7 @@ mod counted {
                 }
             }
         }
-        // All are woken, then what is left in the channel is received.
+        // Drops all operations, then receives the values left in the channel.
         world.running.clear();
         while world.try_recv(0) {}
         let book = world.book.clone();
@@ -811,7 +811,7 @@ mod counted {
             }
         }
         for got in &book.got {
-            // By sender, in the order of receiving: a stable sort keeps that.
+            // By sender, in the order of receiving; the sort is stable.
             let mut by_sender = got.clone();
             by_sender.sort_by_key(|(from, _)| *from);
             assert!(by_sender.is_sorted(), "out of order: {got:?}");

@@ -1,5 +1,5 @@
-//! The numbers of choices are in one order over several processes. In a test process of its own: an origin is
-//! set once.
+//! The numbers of choices have one order over several processes. The test has a process of its own, because
+//! an origin is set once.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -7,8 +7,8 @@ use std::task::{Context, Poll, Waker};
 use dunlin_core::agent::{Event, FromReceiver, Inlet, Outlet, Reserved, set_origin};
 use dunlin_core::{alt, channel};
 
-/// A choice {send, receive}; its send is reserved for a receiver elsewhere, and it has reserved the send of
-/// the choice `theirs` elsewhere. Its number, and whether it has given that back.
+/// A choice {send, receive}: its send is reserved for a remote receiver, and it has reserved the send of the
+/// remote choice `theirs`. Returns its number, and whether it has given that reservation back.
 fn meets(theirs: impl FnOnce(u128) -> u128) -> (u128, bool) {
     let ((mut tx, far), (near, mut rx)) = (channel(), channel());
     let (mut outlet, mut inlet) = (Outlet::new(far), Inlet::new(near));
@@ -17,7 +17,7 @@ fn meets(theirs: impl FnOnce(u128) -> u128) -> (u128, bool) {
     let mut choice = pin!(async {
         alt! { sent = tx.send_from(&mut slot) => drop(sent), got = rx.recv() => drop(got) }
     });
-    // At first it gives receivers a turn.
+    // At first the choice gives receivers a turn.
     for _ in 0..20 {
         assert!(choice.as_mut().poll(cx).is_pending());
     }

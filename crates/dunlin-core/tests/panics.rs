@@ -1,4 +1,4 @@
-//! Panics of branches and of wakers: a `Par` that is polled again goes on, and one waker's panic leaves no
+//! Panics of branches and of wakers: a `Par` that is polled again continues, and one waker's panic leaves no
 //! other task asleep.
 
 use std::future::{Future, poll_fn};
@@ -14,7 +14,7 @@ use dunlin_core::{
 
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// Counts its wakes, and panics if it is told to.
+/// Counts its wakes, and panics if `panics` is set.
 struct Bell {
     rung: AtomicU32,
     panics: bool,
@@ -27,7 +27,7 @@ impl Wake for Bell {
     }
 }
 
-/// Wakers, of which the first ones panic.
+/// Wakers, the first of which panic.
 struct Bells(Vec<Arc<Bell>>);
 
 impl Bells {
@@ -39,7 +39,7 @@ impl Bells {
         self.0[n].clone().into()
     }
 
-    /// How often each was rung since it was last asked.
+    /// The number of wakes of each since the last call.
     fn rung(&self) -> Vec<u32> {
         self.0.iter().map(|bell| bell.rung.swap(0, Ordering::Relaxed)).collect()
     }
@@ -57,7 +57,7 @@ fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(waker))
 }
 
-/// Calls `f`, whose panic is that of a waker.
+/// Calls `f`, which must panic with the panic of a waker.
 fn panics(f: impl FnOnce()) {
     let panic = catch_unwind(AssertUnwindSafe(f)).expect_err("the panic of a waker goes to the caller");
     let text = panic.downcast_ref::<&str>().copied();
@@ -180,8 +180,8 @@ fn a_panicking_waker_leaves_no_receiver_of_a_broadcast_asleep() {
     }
 }
 
-/// A receiver poisons its broadcast; its own sender's waker panics, and the other receivers learn of the
-/// poison all the same.
+/// A receiver poisons its broadcast and its own sender's waker panics; the other receivers still get the
+/// poison.
 #[test]
 fn a_panicking_waker_keeps_no_poison_from_a_broadcast() {
     let (mut tx, joiner) = broadcast::<u8>();
@@ -203,7 +203,7 @@ fn a_panicking_waker_keeps_no_claim_out() {
     let (mut lone, mut waits) = (tx.clone(), tx.clone());
     let bells = Bells::new(2, 1);
     let claim = poll(&mut tx.claim(), Waker::noop());
-    // It is held back, and woken when the claim ends.
+    // The send is held back, and woken when the claim ends.
     let mut send = Box::pin(lone.send(1));
     assert!(poll(&mut send, &bells.waker(0)).is_pending());
     let mut waiting = Box::pin(waits.claim());
@@ -216,7 +216,7 @@ fn a_panicking_waker_keeps_no_claim_out() {
     drop(rx);
 }
 
-/// The patience of a line of claims is told as time passes: it told no more once a waker had panicked.
+/// The clock drives the patience of a line of claims; it stopped once a waker had panicked.
 #[test]
 fn a_panicking_waker_ends_no_patience_with_claims() {
     let (tx, _rx) = channel::<u8>();

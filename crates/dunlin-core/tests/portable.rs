@@ -1,8 +1,8 @@
-//! Ends inside messages, carried by hand through serde_json: what moves, and what a failure leaves as it was.
+//! Ends inside messages, carried by hand through serde_json: what moves, and what a failure leaves unchanged.
 #![cfg(feature = "serde")]
 // The core starts no threads; these tests do.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
-// Protocols that name themselves are written as their users would.
+// Protocols that name themselves are written as users would write them.
 #![allow(clippy::use_self)]
 
 use std::fmt::Debug;
@@ -34,7 +34,7 @@ fn send_off<M: Portable>(message: M) -> (Inbox, String) {
     (Inbox::new(sealed.commit(message).unwrap()), json)
 }
 
-/// There and out again.
+/// Encodes the message and decodes it again.
 fn carry<M: Portable>(message: M) -> M {
     let (mut inbox, json) = send_off(message);
     let message = inbox.decode(|| serde_json::from_str(&json)).unwrap();
@@ -47,7 +47,7 @@ fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Polls the operation once and forgets it: what it has begun stays.
+/// Polls the operation once and forgets it: its effects stay.
 fn begin<F: Future>(operation: F)
 where
     F::Output: Debug,
@@ -205,7 +205,7 @@ fn two_handles_of_a_shared_receiver_in_one_message() {
     assert!(tx.is_closed());
 }
 
-// ---- what was under way goes along
+// ---- pending state moves with the end
 
 #[test]
 fn buffered_values_go_along() {
@@ -232,7 +232,7 @@ fn a_forgotten_offer_goes_along() {
                 rx = carry(rx);
             }
             block_on(async {
-                // It is taken first; the next send waits for that.
+                // The pending value is taken first; the next send waits for that.
                 let (sent, got) = par!(tx.send(2), async { (rx.recv().await, rx.recv().await) });
                 assert_eq!((sent, got), (Ok(()), (Ok(1), Ok(2))));
             });
@@ -371,7 +371,7 @@ fn the_ends_of_a_channel_that_is_stretched_already_move() {
     });
 }
 
-/// By that a carrier knows which ends it could only pass on from agent to agent.
+/// The flag tells a carrier which ends it could only forward from agent to agent.
 #[test]
 fn an_end_that_is_already_apart_is_rejected() {
     use dunlin_core::agent::{Inlet, Outlet};
@@ -395,9 +395,9 @@ fn a_lost_message_drops_its_ends() {
     assert_eq!(back.try_send(1).unwrap_err().why(), Some(&Why::Closed));
 }
 
-// ---- what fails has changed nothing
+// ---- a failure changes nothing
 
-/// Fails, or panics, when it is serialised.
+/// Fails or panics when it is serialised.
 #[derive(Deserialize)]
 struct Bad {
     panics: bool,
@@ -483,7 +483,7 @@ fn a_failed_encoding_keeps_nothing_alive() {
     outbox.encode(|| serde_json::to_string("next")).unwrap();
 }
 
-/// A place with room for so many bytes.
+/// A writer with room for this many bytes.
 struct Room(usize);
 
 impl std::io::Write for Room {
@@ -552,7 +552,7 @@ fn of_several_encodings_the_last_counts() {
     let mut ends: Ends = decode(&mut inbox, &first).unwrap();
     use_all(&mut ends, &mut others);
 
-    // Also if it is the last that failed.
+    // The same if the last encoding failed.
     let message = (ends, Bad { panics: false });
     let mut outbox = Outbox::new();
     outbox.encode(|| serde_json::to_string(&message.0)).unwrap();
@@ -616,7 +616,7 @@ fn commit_after_message_drop_keeps_only_shared_ends() {
     assert_ended(&mut others);
 }
 
-/// Holds its end in common with every clone of the `Arc`: serde's feature `rc` derives the like.
+/// Shares its end with every clone of the `Arc`, as a derive with serde's feature `rc` does.
 struct Common<E>(Arc<Mutex<Option<E>>>);
 
 impl<E: Serialize> Serialize for Common<E> {
@@ -656,7 +656,7 @@ fn an_end_that_is_held_elsewhere_too_stays_there() {
         ]
     );
     assert!(error.to_string().starts_with("end 0 of the message, a sender, is held elsewhere too and stays there; "));
-    // A shared end has one more handle now; what the message owned alone came along.
+    // A shared end has one more handle now; the ends that only the message owned have moved.
     assert_eq!(error.ends.iter().map(CarriedEnd::token).collect::<Vec<_>>(), [2, 5]);
     assert_eq!(far.try_recv(), Err(RecvError::WouldBlock));
     drop(error);
@@ -779,7 +779,7 @@ fn a_panic_of_the_message_at_the_hand_over_ends_its_channels() {
     assert_eq!(rx.try_recv(), Err(RecvError::Closed));
 }
 
-// ---- what an end refuses
+// ---- operations that an end refuses
 
 #[test]
 fn without_a_carrier_nothing_is_written_or_read() {
@@ -834,7 +834,7 @@ fn refusal<E: Portable, F: Portable + Debug>(end: E) -> CarryError {
     let text = decode::<F>(&mut inbox, &json).unwrap_err();
     let error = inbox.error().unwrap().clone();
     assert_eq!(text, error.to_string());
-    // It is still there, and can be read as what it is.
+    // The end is still in the inbox and can be read as its own type.
     let ends = inbox.into_ends();
     assert_eq!(ends.len(), 1);
     decode::<E>(&mut Inbox::new(ends), &json).unwrap();
@@ -976,7 +976,7 @@ fn failed_decoding_does_not_duplicate_taken_ends() {
     drop(out);
     assert_eq!(other_a.try_recv(), Err(RecvError::Closed));
 
-    // Also if it panics.
+    // The same if the decoding panics.
     let (a, mut other_a) = channel::<u8>();
     let (mut inbox, json) = send_off(a);
     let mut out = None;
@@ -1167,7 +1167,7 @@ fn enums_of_every_representation() {
     let (tx, mut rx) = channel_with(fifo(4));
     let Inside::A { tx } = carry(Inside::A { tx });
     let Beside::A(tx) = carry(Beside::A(tx));
-    // The end of another type is left where it is, so the next variant finds it.
+    // An end of another type stays where it is, so the next variant finds it.
     let Untagged::A { tx } = carry(Untagged::A { tx }) else { panic!() };
     let Flat { n: 3, rest: Inside::A { tx } } = carry(Flat { n: 3, rest: Inside::A { tx } }) else { panic!() };
     send(tx).unwrap();
@@ -1267,7 +1267,7 @@ fn encoding_unsupported_by_serde_is_refused_without_loss() {
     tx.try_send(1).unwrap();
     assert_eq!(rx.try_recv(), Ok(1));
 
-    // What another program wrote so is refused as well.
+    // Such JSON from another program is refused as well.
     for json in [r#"{"is":"A"}"#, r#"{"is":"A","n":0}"#, r#"{"n":1,"tx":0}"#] {
         let (tx, mut rx) = channel::<u8>();
         let (mut inbox, _) = send_off(tx);
@@ -1318,7 +1318,7 @@ fn many_ends_keep_their_numbers() {
 
 #[test]
 fn a_carrier_within_a_carrier() {
-    /// Encodes another message while it is encoded itself.
+    /// Encodes another message while it is being encoded.
     struct Nests(Sender<u8>, Sender<u8>, std::cell::RefCell<Option<(Sealed, String)>>);
     impl Serialize for Nests {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -1341,7 +1341,7 @@ fn a_carrier_within_a_carrier() {
     let mut outer = Inbox::new(outbox.seal().unwrap().commit((c, a)).unwrap());
     let mut inner = Inbox::new(inner_ends);
 
-    // The inner message is decoded while the outer one is.
+    // The inner message is decoded during the decoding of the outer one.
     let ((mut c, mut a), mut b) = outer
         .decode(|| {
             let b: Sender<u8> = decode(&mut inner, &inner_json).unwrap();
@@ -1415,7 +1415,7 @@ fn both_ends_move_all_the_time_while_values_flow() {
 
 #[test]
 fn ends_wander_between_threads() {
-    // Each thread takes the message, uses the end, and passes it on: encoded here, decoded there.
+    // Each thread receives the message, uses the end, and sends the message on.
     const THREADS: usize = 4;
     let (tx, mut rx) = channel::<usize>();
     let (first, mut places): (_, Vec<_>) = {
@@ -1459,9 +1459,9 @@ fn carrier_types_are_send() {
     send::<Inbox>();
 }
 
-// ---- ends whose channels are elsewhere
+// ---- ends of remote channels
 
-/// What a carrier between nodes would have read from a frame.
+/// The inbox that a carrier between nodes would have built from a frame.
 fn far(kinds: &[EndKind]) -> Inbox {
     let mut inbox = Inbox::default();
     for (token, kind) in (0..).zip(kinds) {
@@ -1510,7 +1510,7 @@ fn an_expected_end_is_of_its_kind_or_refused() {
     decode::<(Sender<u8>, Sender<u8>)>(&mut inbox, "[0,0]").unwrap_err();
     assert_eq!(inbox.error(), Some(&CarryError::Taken { token: 0 }));
     decode::<(Sender<u8>, u8)>(&mut inbox, "[0").unwrap_err();
-    // All of them failed, so it can still be had; as any type, for that is known elsewhere.
+    // All attempts failed, so the end is still available, as any type: only the other node knows its type.
     let tx: Sender<String> = decode(&mut inbox, "0").unwrap();
     assert!(!tx.is_closed());
     decode::<Sender<String>>(&mut inbox, "0").unwrap_err();

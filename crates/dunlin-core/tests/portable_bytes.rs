@@ -1,8 +1,8 @@
-//! A carrier as a node would be one: two sides that share nothing but a pipe of bytes each way. An end inside
-//! a message becomes two agents, one on each side, whose messages go over the same pipe, with ends inside,
+//! A carrier that works like a node: two sides that share only a pipe of bytes in each direction. An end
+//! inside a message becomes two agents, one on each side, whose messages use the same pipe, with ends inside,
 //! and so on.
 #![cfg(feature = "serde")]
-// Protocols that name themselves are written as their users would.
+// Protocols that name themselves are written as users would write them.
 #![allow(clippy::use_self)]
 
 use std::cell::RefCell;
@@ -25,14 +25,14 @@ use dunlin_core::{
 };
 use serde::{Deserialize, Serialize};
 
-/// A message as it stands in a frame: its body, and its ends, in the order of their numbers.
+/// A message as encoded in a frame: its body, and its ends in the order of their numbers.
 #[derive(Serialize, Deserialize)]
 struct Message {
     body: Vec<u8>,
     ends: Vec<End>,
 }
 
-/// What an end is, and the first of the links that it will have, every other number.
+/// The kind of an end, and the first of its links, which have every other number from there.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct End {
     kind: EndKind,
@@ -45,7 +45,7 @@ fn links_of(kind: EndKind) -> u64 {
     if kind == EndKind::Barrier { 2 } else { 1 }
 }
 
-/// All frames name their link first.
+/// Every frame is sent with the number of its link first.
 #[derive(Serialize, Deserialize)]
 enum Frame {
     // From the sender's side. The number is the offer's.
@@ -69,7 +69,7 @@ enum Frame {
     Gone,
 }
 
-/// A value whose bytes have gone and whose fate is not known: until it is, nothing has happened to it.
+/// A value whose bytes have been sent and whose fate is unknown: until it is known, the value is unchanged.
 struct Away {
     value: Value,
     sealed: Sealed,
@@ -79,15 +79,15 @@ struct Away {
 struct OutLink {
     agent: AnyOutlet,
     away: BTreeMap<u64, Away>,
-    /// Reservations to be tried again: offer, request.
+    /// Reservations to retry: offer, request.
     later: Vec<(u64, u64)>,
-    /// The sender is gone; answers are still owed.
+    /// The sender is gone; some answers are still due.
     gone: bool,
 }
 
 struct InLink {
     agent: AnyInlet,
-    /// Of each offer that has come and was not taken yet, what was made of its ends.
+    /// For each offer that has arrived and is not taken yet, the ends that were decoded from it.
     arrived: BTreeMap<u64, Vec<(u64, AdoptedEnd)>>,
     gone: bool,
 }
@@ -97,14 +97,14 @@ enum Link {
     In(InLink),
 }
 
-/// One side: a table of agents, and what it has to send.
+/// One side: a table of agents, and its outgoing frames.
 struct Side {
     links: BTreeMap<u64, Link>,
     next_link: u64,
     frames_out: Vec<Vec<u8>>,
-    /// How often an end was given an agent at the hand-over.
+    /// How many ends were given an agent at the hand-over.
     moved: usize,
-    /// Spoils the bodies of what it sends.
+    /// Whether it corrupts the bodies of the messages that it sends.
     garbles: bool,
     chores: Vec<Chore>,
 }
@@ -139,7 +139,7 @@ impl Side {
         assert!(self.links.insert(link, link_state).is_none());
     }
 
-    /// Stages the ends of a value, and gives each a link. Nothing happens to them.
+    /// Stages the ends of a value and assigns each a link. The ends are unchanged.
     fn encode(&mut self, value: Value) -> Result<(Message, Away), Value> {
         let mut outbox = Outbox::new();
         let mut body = Vec::new();
@@ -150,8 +150,8 @@ impl Side {
         let sealed = outbox.seal().unwrap();
         let own_halves: Vec<_> = self.links.values().map(Link::channel).collect();
         for end in sealed.ends() {
-            // What is reached over the pipe already would have to be passed on, and for a shared end
-            // something run: this carrier does neither.
+            // An end whose channel already crosses the pipe would have to be forwarded, and a shared end
+            // would need a task: this carrier supports neither.
             if end.kind == EndKind::SharedSender || end.channel.is_some_and(|channel| own_halves.contains(&channel)) {
                 return Err(value);
             }
@@ -169,7 +169,7 @@ impl Side {
         Ok((Message { body, ends }, Away { value, sealed, links }))
     }
 
-    /// Reads a value. Its ends are halves of channels whose agents are not driven yet.
+    /// Decodes a value. Its ends are halves of channels whose agents are not driven yet.
     fn decode(shape: Shape, message: &Message) -> Result<(Value, Vec<(u64, AdoptedEnd)>), String> {
         let mut inbox = Inbox::default();
         for (token, end) in (0..).zip(&message.ends) {
@@ -184,7 +184,7 @@ impl Side {
         Ok((value, message.ends.iter().map(|end| end.link).zip(adopted).collect()))
     }
 
-    /// The other side has taken the value: its ends are there from now on.
+    /// The other side has taken the value, so its ends live there from now on.
     fn hand_over(&mut self, away: Away) {
         let Away { value, sealed, links } = away;
         let ends = match sealed.commit(value) {
@@ -204,7 +204,7 @@ impl Side {
         }
     }
 
-    /// The value has been taken here: what came with it lives.
+    /// This side has taken the value, so the ends that came with it live here.
     fn taken_here(&mut self, adopted: Vec<(u64, AdoptedEnd)>) {
         for (link, end) in adopted {
             match end.agent {
@@ -214,7 +214,7 @@ impl Side {
         }
     }
 
-    /// Asks every agent for its news once. `false`: there was none.
+    /// Polls every agent once. Returns `false` if none had an event.
     fn poll(&mut self, cx: &mut Context<'_>) -> bool {
         let mut news = false;
         self.chores.retain_mut(|chore| chore.as_mut().poll(cx).is_pending());
@@ -275,7 +275,7 @@ impl Side {
                 }
             }
             Event::Revoke(ticket) => self.say(id, Frame::Revoke(ticket)),
-            // Every end is in use as soon as it is here.
+            // Every end is used as soon as it arrives.
             Event::Watched => {}
             Event::Retired => self.say(id, Frame::Retired),
             Event::Poisoned(reason) => self.say(id, Frame::Poisoned(reason.to_string(), reason.strength().as_u8())),
@@ -323,7 +323,7 @@ impl Side {
                 link.arrived.remove(&number);
                 self.say(id, Frame::Released(number));
             }
-            // The value is an unused copy; it is dropped, and its ends with it.
+            // The value is an unused copy; it is dropped, together with its ends.
             FromReceiver::Failed(number, _, why) => {
                 link.arrived.remove(&number);
                 let why = if why == Why::Closed { "closed" } else { "refused" };
@@ -352,7 +352,7 @@ impl Side {
         self.tidy(id);
     }
 
-    /// A link whose sender is gone ends with the last answer that is owed.
+    /// A link whose sender is gone ends with the last answer that is due.
     fn tidy(&mut self, id: u64) {
         let over = match self.links.get(&id) {
             Some(Link::Out(link)) => link.gone && link.away.is_empty(),
@@ -369,7 +369,7 @@ impl Side {
         match self.links.get_mut(&id) {
             Some(Link::Out(_)) => self.hear_far_receiver(id, frame),
             Some(Link::In(_)) => self.hear_far_sender(id, frame),
-            // It has ended here, and reported it.
+            // The link has ended here and has reported it.
             None => {}
         }
         self.tidy(id);
@@ -403,7 +403,7 @@ impl Side {
             Frame::Retired => link.agent.retire(),
             Frame::Poisoned(reason, strength) => link.agent.poison(Reason::from(reason).of_strength(strength)),
             Frame::Gone => {
-                // What was on its way has reached no receiver.
+                // Values in flight have reached no receiver.
                 for (ticket, away) in std::mem::take(&mut link.away) {
                     link.agent.failed(ticket, Some(away.value), Why::Closed);
                 }
@@ -470,12 +470,12 @@ impl Link {
     }
 }
 
-/// Both sides, and between them bytes.
+/// Both sides, connected by bytes.
 #[derive(Clone)]
 struct Net(Rc<RefCell<[Side; 2]>>);
 
 impl Net {
-    /// The first channel is as it would be had its ends been found by a name.
+    /// Creates the first channel as if its ends had been found by a name.
     fn with<T: Portable>() -> (Self, Sender<T>, Receiver<T>) {
         let ((tx, there), (here, rx)) = (channel(), channel());
         let net = Self(Rc::new(RefCell::new([Side::new(1), Side::new(2)])));
@@ -501,7 +501,7 @@ impl Net {
         }
     }
 
-    /// Carries, until there is no link any more.
+    /// Carries frames until no link is left.
     async fn carry(&self) {
         poll_fn(|cx| {
             self.poll(cx);
@@ -510,7 +510,7 @@ impl Net {
         .await;
     }
 
-    /// Carries all there is now.
+    /// Carries all pending frames.
     fn settle(&self) {
         self.poll(&mut Context::from_waker(Waker::noop()));
     }
@@ -557,12 +557,12 @@ enum Turn {
 
 #[test]
 fn a_protocol_that_sends_itself() {
-    // Each turn brings the sender for the next: an end over an end over an end.
+    // Each turn carries the sender for the next: an end over an end over an end.
     let (net, tx, mut rx) = Net::with::<Turn>();
     let cards = block_on(async {
         let (cards, ..) = par!(
             async {
-                // At the far side: the dealer's seat is wherever the last turn said.
+                // At the far side: the last turn says where the dealer's seat is.
                 let mut cards = vec![];
                 while let Turn::Play { card, next } = rx.recv().await.unwrap() {
                     cards.push(card);
@@ -603,7 +603,7 @@ fn a_table_where_one_calls_and_gets_a_receiver() {
         par!(
             net.carry(),
             async {
-                // The dealer, which lets others call.
+                // The dealer, which others can call.
                 let (caller, mut callee): (_, Callee<Join, Receiver<Turn>>) = call();
                 tx.send((caller, 1)).await.unwrap();
                 drop(tx);
@@ -697,7 +697,7 @@ fn a_call_without_a_reply_fails_over_there() {
 #[test]
 fn a_moving_receiver_takes_buffered_values_and_waiting_sends() {
     let (net, mut tx, mut rx) = Net::with::<Receiver<Receiver<u8>>>();
-    // Two values in the buffer, each with an end in it, and one that waits for room.
+    // Two values with an end in each are buffered, and one waits for room.
     let (mut values, values_rx) = channel_with(fifo(2));
     let (mut inner, inner_rx): (Vec<Sender<u8>>, Vec<_>) = (0..3).map(|_| channel()).unzip();
     let mut inner_rx = inner_rx.into_iter();
@@ -764,14 +764,14 @@ fn an_end_that_ended_before_arrives_ended() {
     });
 }
 
-// ---- until the other side has taken it, nothing has happened
+// ---- until the other side has taken it, a value is unchanged
 
 #[test]
 fn staged_and_taken_back_nothing_has_happened() {
     let (net, mut tx, mut rx) = Net::with::<(Sender<u8>, Receiver<u8>)>();
     let ((mut a, mut a_rx), (mut b_tx, mut b)) = (channel_with(fifo(1)), channel_with(fifo(1)));
     for _ in 0..3 {
-        // On its way, and over there; it is not taken.
+        // The value is sent and arrives, but is not taken.
         let mut slot = Some((a, b));
         let mut sending = Box::pin(tx.send_from(&mut slot));
         assert!(poll_once(sending.as_mut()).is_pending());
@@ -788,7 +788,7 @@ fn staged_and_taken_back_nothing_has_happened() {
         assert_eq!((a_rx.try_recv(), b.try_recv()), (Ok(1), Ok(2)));
         assert_eq!((net.links(), net.moved()), ([1, 1], [0, 0]));
     }
-    // And then it is taken.
+    // Then it is taken.
     block_on(async {
         par!(
             net.carry(),
@@ -832,7 +832,7 @@ fn refused_it_comes_back_with_its_ends() {
         (error.into_value(), why)
     }
     let ((a, mut a_rx), (mut b_tx, b)) = (channel_with(fifo(1)), channel_with(fifo(1)));
-    // It cannot be read over there; the receiver goes while it is there.
+    // The other side cannot decode it; then the receiver goes while the value is there.
     let (message, why) = check((a, b), true, false);
     assert_eq!(why, Why::Refused);
     let ((mut a, mut b), why) = check(message, false, true);
@@ -840,7 +840,7 @@ fn refused_it_comes_back_with_its_ends() {
     a.try_send(1).unwrap();
     b_tx.try_send(2).unwrap();
     assert_eq!((a_rx.try_recv(), b.try_recv()), (Ok(1), Ok(2)));
-    // A shared end is refused here.
+    // This side refuses a shared end.
     let (mut shared, why): (Shared<Sender<u8>>, _) = check(a.share(), false, false);
     assert_eq!(why, Why::Refused);
     shared.try_send(3).unwrap();
@@ -908,7 +908,7 @@ fn an_end_that_the_reader_drops_ends_here() {
         b: Sender<u8>,
         c: Receiver<u8>,
     }
-    // What is written as one type is read as the other.
+    // One type is encoded, the other is decoded.
     let ((tx, there), (here, mut rx)) = (channel::<Both>(), channel::<Message>());
     let net = Net(Rc::new(RefCell::new([Side::new(1), Side::new(2)])));
     net.0.borrow_mut()[0].install(0, Agent::Outlet(Outlet::new(there).into()));
@@ -976,21 +976,21 @@ fn an_end_that_was_kept_here_ends_over_there() {
     assert_eq!(net.links(), [0, 0]);
 }
 
-/// Sends a value over, and gives what comes.
+/// Sends a value to the other side and returns the received one.
 async fn over<T: Portable + Debug>(tx: &mut Sender<T>, rx: &mut Receiver<T>, value: T) -> T {
     let (sent, received) = par!(tx.send(value), rx.recv());
     sent.unwrap();
     received.unwrap()
 }
 
-/// Until what is carried has had this effect.
+/// Waits until the carried frames have had this effect.
 async fn until(is_so: impl Fn() -> bool) {
     while !is_so() {
         give_way().await;
     }
 }
 
-/// Lets the carrier carry.
+/// Yields to the carrier.
 async fn give_way() {
     let mut given = false;
     poll_fn(|cx| {
@@ -1010,7 +1010,7 @@ fn a_receiver_that_joins_there_gets_each_value() {
             let mut here = joiner.join();
             let there = over(&mut tx, &mut rx, joiner.clone()).await;
             drop((tx, rx, joiner));
-            // The join is on its way as the send begins.
+            // The join is in flight when the send begins.
             let mut one = there.join();
             assert_eq!(par!(cast.send(1), here.recv(), one.recv()), (Ok(()), Ok(1), Ok(1)));
             let mut two = there.clone().join();
@@ -1018,7 +1018,7 @@ fn a_receiver_that_joins_there_gets_each_value() {
             cast = cast.at_least(3);
             let got = par!(cast.send(2), here.recv(), one.recv(), two.recv());
             assert_eq!(got, (Ok(()), Ok(2), Ok(2), Ok(2)));
-            // A receiver that is gone is not waited for, nor is a retired one.
+            // The send does not wait for a receiver that is gone or retired.
             cast = cast.at_least(0);
             let left = async {
                 assert_eq!(here.recv().await, Ok(3));
@@ -1036,7 +1036,7 @@ fn a_receiver_that_joins_there_gets_each_value() {
     assert_eq!(net.links(), [0, 0]);
 }
 
-/// A broadcast is not over as long as a joiner is left there.
+/// A broadcast does not close while a remote joiner is left.
 #[test]
 fn broadcast_closes_after_its_last_remote_joiner_drops() {
     let (net, mut tx, mut rx) = Net::with::<Joiner<u8, NoPoison>>();
@@ -1059,8 +1059,8 @@ fn broadcast_closes_after_its_last_remote_joiner_drops() {
     assert_eq!(net.links(), [0, 0]);
 }
 
-/// The sending end goes over, with the joined receivers and its settings; the joiner stays, and one goes
-/// after it.
+/// The sending end moves with its joined receivers and its settings; the joiner stays, and a second one
+/// follows it.
 #[test]
 fn a_broadcast_goes_over() {
     let (net, mut tx, mut rx) = Net::with::<(Broadcast<u8>, Option<Joiner<u8>>)>();
@@ -1074,7 +1074,7 @@ fn a_broadcast_goes_over() {
             let (mut cast, _) = over(&mut tx, &mut rx, (cast, None)).await;
             drop(gone);
             drop((tx, rx));
-            // The buffers are here, and full.
+            // The buffers are on this side, and full.
             let (sent, ..) = par!(cast.send(2), async {
                 assert_eq!((one.recv().await, two.recv().await), (Ok(1), Ok(1)));
             });
@@ -1082,7 +1082,7 @@ fn a_broadcast_goes_over() {
             drop(two);
             assert_eq!(one.recv().await, Ok(2));
             until(|| cast.joined() == 1).await;
-            // One is too few, as it was here.
+            // One receiver is too few, as it was on the first side.
             let mut sending = Box::pin(cast.send(3));
             for _ in 0..5 {
                 assert!(poll_once(sending.as_mut()).is_pending());
@@ -1099,7 +1099,7 @@ fn a_broadcast_goes_over() {
     assert_eq!(net.links(), [0, 0]);
 }
 
-/// What ended it before is known over there.
+/// The other side knows how the broadcast ended before.
 #[test]
 fn ended_broadcast_keeps_its_reason_when_carried() {
     for poison in [false, true] {
@@ -1127,7 +1127,7 @@ fn ended_broadcast_keeps_its_reason_when_carried() {
     }
 }
 
-/// From wherever it comes, every end sees it, with its strength; poison that is too weak does nothing.
+/// Every end gets the poison, with its strength, from any end; poison that is too weak has no effect.
 #[test]
 fn poison_goes_over() {
     for from in 0..3 {
@@ -1159,7 +1159,7 @@ fn poison_goes_over() {
     }
 }
 
-/// Refused, or kept here: they are as they were.
+/// Ends that are refused, or kept on this side, are unchanged.
 #[test]
 fn ends_of_a_broadcast_that_do_not_go() {
     let (net, mut tx, rx) = Net::with::<(Broadcast<u8>, Joiner<u8>)>();

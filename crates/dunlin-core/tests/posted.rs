@@ -167,7 +167,7 @@ fn a_deadline_takes_it_back() {
     assert_eq!(rx.try_recv(), Err(RecvError::WouldBlock));
 }
 
-/// A `settle` is for what an operation has left, and takes nothing that was posted.
+/// `settle` concerns values that an operation has left, and takes no posted value.
 #[test]
 fn settle_does_not_take_posted_values() {
     doc::block_on(async {
@@ -199,7 +199,7 @@ fn a_branch_of_a_choice() {
         let done = alt! { biased; _ = quit.recv() => None, r = &mut post => Some(r) };
         assert_eq!(done, Some(Ok(())));
 
-        // Beside an offer of the choice's own, and in the choice that receives it.
+        // Beside another offer of the same choice, which also receives the value.
         let mut post = tx.send_nowait(2);
         let mut slot = Some(9);
         let got = alt! { biased; _ = &mut post => 0, v = rx.recv() => v.unwrap(), _ = other.send_from(&mut slot) => 9 };

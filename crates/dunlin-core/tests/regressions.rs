@@ -1,4 +1,4 @@
-//! Bugs that a review found, each with the story of what went wrong.
+//! Bugs that a review found, each with a description of the fault.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,7 +27,7 @@ fn poll<F: Future + ?Sized>(future: Pin<&mut F>, waker: &Waker) -> Poll<F::Outpu
     future.poll(&mut Context::from_waker(waker))
 }
 
-/// Both ends waited for the end under one name, so one of them was forgotten.
+/// Both ends waited for the end of the channel under one name, so one of them was forgotten.
 #[test]
 fn closed_of_both_ends() {
     let (mut tx, mut rx) = channel::<u8>();
@@ -42,8 +42,8 @@ fn closed_of_both_ends() {
     assert_eq!(c1.0.load(SeqCst), 1, "the sender's closed() is not woken");
 }
 
-/// The offer failed behind the receiver's last message, and the agent did not listen any more: the send was
-/// told Ok.
+/// The offer failed behind the receiver's last message when the agent no longer polled it: the send returned
+/// `Ok`.
 #[test]
 fn receiver_gone_before_the_agent_sees_the_send() {
     let (mut tx, far) = channel();
@@ -59,7 +59,7 @@ fn receiver_gone_before_the_agent_sees_the_send() {
     assert!(matches!(r, Poll::Ready(Err(SendError::NotTaken { value: 1, .. }))), "{r:?}");
 }
 
-/// A choice that was reserved for a receiver elsewhere skipped, and the receiver took the value all the same.
+/// A choice that was reserved for a remote receiver skipped, and the receiver took the value nevertheless.
 #[test]
 fn skip_while_reserved() {
     let (mut tx, far) = channel();
@@ -104,8 +104,8 @@ fn skip_while_reserved() {
     assert!(!(skipped && got.is_some()), "skipped, and {got:?} was received; slot {slot:?}");
 }
 
-/// A receiver that had asked for an offer was not told when that one was withdrawn, and did not ask for the
-/// next.
+/// A receiver that had requested an offer was not notified of its withdrawal and did not request the next
+/// one.
 #[test]
 fn asked_offer_withdrawn_other_choice_stands() {
     let (tx, far) = channel();
@@ -176,7 +176,7 @@ fn settle_by_shared() {
     assert_eq!(slot, Some(1));
 }
 
-/// The value was in the choice's pool, where `settle` did not look.
+/// The value was in the choice's pool, which `settle` did not check.
 #[test]
 fn forgotten_send_to_any() {
     let (tx, rx) = channel();
@@ -197,7 +197,7 @@ fn forgotten_send_to_any() {
     assert_eq!(slot, Some(1));
 }
 
-/// An offer made while a claim was out was announced twice, and its ghost stranded a receiver.
+/// An offer made during a claim was announced twice, and its ghost stranded a receiver.
 #[test]
 fn offered_twice_after_a_claim() {
     let (tx, far) = channel();
@@ -264,7 +264,7 @@ impl Drop for Bomb {
     }
 }
 
-/// A value whose destructor panics when a claim ends kept the claim from being given back.
+/// A value whose destructor panics at the end of a claim kept the claim from being released.
 #[test]
 fn claim_end_panics() {
     let w = Waker::noop();
@@ -285,7 +285,7 @@ fn claim_end_panics() {
 
 static NO_CLONE: RawWakerVTable = RawWakerVTable::new(|_| panic!("on purpose"), |_| {}, |_| {}, |_| {});
 
-/// The value had left its slot when the executor's code, which may panic, was asked for a waker.
+/// The value had left its slot when the executor's waker was cloned, and that code may panic.
 #[test]
 fn waker_clone_panics() {
     // SAFETY: no function of the table touches the data.
@@ -300,8 +300,8 @@ fn waker_clone_panics() {
     assert!(slot.is_some(), "the value is lost");
 }
 
-/// Mail was read only when no branch was ready, so two branches that always wake each other kept it unread
-/// for ever.
+/// The mail was read only when no branch was ready, so two branches that always wake each other kept it
+/// unread for ever.
 #[test]
 fn wakes_from_elsewhere_are_not_starved() {
     const ROUNDS_MAX: u32 = if cfg!(miri) { 2_000 } else { 5_000_000 };
@@ -318,7 +318,7 @@ fn wakes_from_elsewhere_are_not_starved() {
                     if rounds == 10
                         && let Some(waker) = woken.take()
                     {
-                        // Another thread wakes the third branch: that goes through the mail.
+                        // Another thread wakes the third branch; such a wake goes through the mail.
                         #[allow(clippy::disallowed_methods)] // threads are what is tested
                         std::thread::spawn(move || waker.wake()).join().unwrap();
                     }
@@ -352,9 +352,9 @@ fn wakes_from_elsewhere_are_not_starved() {
     assert!(rounds < 200, "the mail was read after {rounds} rounds");
 }
 
-/// A `par!` that had spent its budget woke itself, and the one around it polled it again for all of its own
-/// budget: 2,048 polls to the power of the nesting before the task's neighbours had their turn. On a tokio
-/// thread whose task had spent tokio's budget that stood still for minutes.
+/// A `par!` that had used up its budget woke itself, and the enclosing one polled it again for all of its own
+/// budget: 2,048 polls to the power of the nesting before the task's neighbours got their turn. On a tokio
+/// thread whose task had used up tokio's budget, that stood still for minutes.
 #[test]
 fn nested_budgets_do_not_multiply() {
     const BUDGET: u32 = 50;

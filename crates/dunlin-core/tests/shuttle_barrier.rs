@@ -1,5 +1,5 @@
-//! Shuttle: barriers with more parties than loom can take, in random orders: several barriers, channels
-//! beside them, newcomers, parties that give up, leave, or are reserved for a receiver elsewhere.
+//! Shuttle: barriers with more parties than loom can explore, in random orders: several barriers, channels
+//! beside them, newcomers, parties that give up, leave, or are reserved for a remote receiver.
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test --release -p dunlin-core --test shuttle_barrier`
 #![cfg(shuttle)]
@@ -19,12 +19,12 @@ use shuttle::rand::Rng;
 use shuttle::thread;
 use shuttle_support::{block_on, check, join_all, try_once};
 
-/// A number below `n`, drawn by the model.
+/// A number below `n`, chosen by the model.
 fn below(n: u32) -> u32 {
     shuttle::rand::thread_rng().gen_range(0..n)
 }
 
-/// A future that wakes itself some times and is never ready.
+/// A future that wakes itself `times` times and is never ready.
 async fn restless(times: u32) {
     let mut left = times;
     poll_fn(|cx| {
@@ -45,12 +45,12 @@ struct Party {
     barriers: Vec<Barrier>,
     sends: Vec<Sender<u32>>,
     receives: Vec<Receiver<u32>>,
-    /// Now and then it polls something that closes its choice meanwhile.
+    /// Whether it sometimes polls a branch that closes its choice meanwhile.
     restless: bool,
-    /// Its barriers are kept elsewhere: of a choice that it has given up it learns later that it took a
+    /// Whether its barriers are kept elsewhere: it then learns only later that a choice it gave up took a
     /// phase.
     is_far: bool,
-    /// So many were given up of which that is not known.
+    /// The number of choices that it gave up and of which that is still unknown.
     unknown: u64,
 }
 
@@ -60,7 +60,7 @@ enum Did {
     Sent,
     Received(u32),
     Ended,
-    /// It was polled once, and dropped.
+    /// It was polled once and dropped.
     GaveUp,
 }
 
@@ -69,7 +69,7 @@ impl Party {
         self.barriers.iter().map(Barrier::phases).collect()
     }
 
-    /// One choice over all it has. Of each barrier it takes part in exactly the phases that it says.
+    /// One choice over all its ends. At each barrier it takes part in exactly the phases that it reports.
     fn choose(&mut self, value: u32, gives_up: bool) -> Did {
         let before = self.phases();
         let mut slots: Vec<_> = self.sends.iter().map(|_| Some(value)).collect();
@@ -110,7 +110,7 @@ impl Party {
             self.unknown += u64::from(did == Did::GaveUp);
         }
         if did == Did::GaveUp {
-            // It may have been decided before it was dropped.
+            // The choice may have been decided before it was dropped.
             assert!(sent as u64 + taken <= 1, "sent {sent}, synced {taken}");
             if sent == 1 {
                 did = Did::Sent;
@@ -124,14 +124,14 @@ impl Party {
         did
     }
 
-    /// So many choices, and then it leaves everything.
+    /// Makes `rounds` choices, and then drops everything.
     fn run(mut self, rounds: u32, gives_up: bool) -> Vec<Did> {
         let mut did = Vec::new();
         for round in 0..rounds {
             let now = self.choose(round, gives_up && below(3) == 0);
             did.push(now);
             if now == Did::Ended {
-                // A channel that has ended is ready for ever: the barriers alone from here on.
+                // A channel that has ended is always ready, so only the barriers remain in the next choices.
                 self.sends.clear();
                 self.receives.clear();
                 if self.barriers.is_empty() {
@@ -143,7 +143,7 @@ impl Party {
     }
 }
 
-/// Runs the parties, each on a thread of its own: what is sent is received, once.
+/// Runs the parties, each on its own thread: every value sent is received, once.
 fn all(parties: Vec<Party>, rounds: u32, gives_up: bool) -> Vec<Vec<Did>> {
     let threads = parties.into_iter().map(|party| thread::spawn(move || party.run(rounds, gives_up)));
     let did = join_all(threads.collect());
@@ -153,7 +153,7 @@ fn all(parties: Vec<Party>, rounds: u32, gives_up: bool) -> Vec<Vec<Did>> {
     did
 }
 
-/// As many enrolments on one barrier.
+/// This many enrolments on one barrier.
 fn enrolments(count: usize) -> Vec<Barrier> {
     let first = barrier();
     let mut all: Vec<_> = (1..count).map(|_| first.enrol()).collect();
@@ -161,7 +161,7 @@ fn enrolments(count: usize) -> Vec<Barrier> {
     all
 }
 
-/// No party begins a phase before all have ended the one before.
+/// No party begins a phase before all have finished the previous one.
 #[test]
 fn five_parties() {
     check(500, || {
@@ -180,15 +180,15 @@ fn five_parties() {
     });
 }
 
-/// Five choices at two barriers each, in either order: every phase is taken by all or none.
+/// Five choices at two barriers each, in either order: all parties take every phase, or none does.
 #[test]
 fn five_choices_at_two_barriers() {
     check(500, || {
-        // In the order of their enrolment at one, and in the reverse at the other.
+        // In the order of enrolment at one barrier, and in reverse at the other.
         let pairs = enrolments(5).into_iter().zip(enrolments(5).into_iter().rev());
         let parties = pairs.map(|(a, b)| Party { barriers: vec![a, b], ..Party::default() });
         let did = all(parties.collect(), 3, false);
-        // No party has left before all were done, so all did the same.
+        // No party has left before all had finished, so all have the same outcomes.
         for did in &did {
             assert_eq!(did.len(), 3);
         }
@@ -209,7 +209,7 @@ fn three_barriers_in_a_ring() {
     });
 }
 
-/// The same with channels beside them: each may send to the next, and receive from the one before.
+/// The same with channels beside them: each party may send to the next and receive from the one before.
 fn ring(count: usize, rounds: u32, gives_up: bool, restless: bool) {
     let mut parties: Vec<Party> =
         enrolments(count).into_iter().map(|a| Party { barriers: vec![a], restless, ..Party::default() }).collect();
@@ -231,13 +231,13 @@ fn restless_choices_at_a_barrier() {
     check(400, || ring(3, 3, false, true));
 }
 
-/// Parties that give up at any time are not there, and come again.
+/// Parties that drop a choice at any time are not at the barrier, and arrive again.
 #[test]
 fn some_give_up() {
     check(500, || ring(3, 4, true, false));
 }
 
-/// Lone operations with a deadline that passes: a party that reports the phase complete was there.
+/// Lone operations whose deadline passes: a party that reports the phase complete took part.
 #[test]
 fn deadlines() {
     check(500, || {
@@ -283,8 +283,8 @@ fn newcomers_and_leavers() {
     });
 }
 
-/// The channels beside the barrier lead elsewhere, so choices are reserved while the others are there. Time
-/// passes.
+/// The channels beside the barrier lead to other nodes, so choices are reserved while the other parties have
+/// arrived. Time passes.
 #[test]
 fn receivers_elsewhere() {
     check(200, || {
@@ -310,8 +310,8 @@ fn receivers_elsewhere() {
     });
 }
 
-/// Choices over three barriers that close themselves now and then, and give up: a barrier that finds one
-/// closed tries again.
+/// Choices over three barriers that are closed now and then, and are given up: a barrier that finds a choice
+/// closed retries.
 #[test]
 fn restless_choices_at_three_barriers() {
     check(300, || {
@@ -324,13 +324,13 @@ fn restless_choices_at_three_barriers() {
         let gives_up = below(2) == 0;
         let did = all(parties, 3, gives_up);
         if !gives_up {
-            // No party has left before all were done, so all did the same.
+            // No party has left before all had finished, so all have the same outcomes.
             assert!(did.iter().all(|own| *own == did[0]), "{did:?}");
         }
     });
 }
 
-/// Barriers that other nodes keep: enrolments carried by hand, and the connections on threads of their own.
+/// Barriers that other nodes keep: enrolments carried by hand, connections on their own threads.
 #[cfg(feature = "serde")]
 mod far {
     use std::future::Future;
@@ -343,7 +343,7 @@ mod far {
 
     type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-    /// To another node. What carries it goes to `work`.
+    /// Carries the enrolment to another node. The tasks that carry for it go to `work`.
     fn carry(enrolment: Barrier, work: &mut Vec<Work>) -> Barrier {
         let mut outbox = Outbox::new();
         let json = outbox.encode(|| serde_json::to_string(&enrolment)).unwrap();
@@ -368,7 +368,7 @@ mod far {
         there
     }
 
-    /// Each party is at a node of its own, and each barrier is kept at another one of them.
+    /// Each party is at its own node, and each barrier is kept at another one of them.
     fn choices_between(nodes: usize, barriers: usize, rounds: u32, gives_up: bool, restless: bool) {
         let mut work = Vec::new();
         let mut parties: Vec<Party> =
@@ -385,7 +385,7 @@ mod far {
             let some = work.split_off(work.len().saturating_sub(4));
             carriers.push(thread::spawn(move || block_on(some.into_iter().collect::<Par<_>>())));
         }
-        // Attempts take too long now and then: they are given back, and begun anew.
+        // Some attempts take too long: they are released and begun again.
         let time = thread::spawn(|| {
             for _ in 0..4 {
                 thread::yield_now();

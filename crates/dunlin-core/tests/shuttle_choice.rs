@@ -1,5 +1,5 @@
-//! Shuttle: parties too many for loom, in random orders: rings, a diamond, many senders and receivers,
-//! claims, poison.
+//! Shuttle: more parties than loom can explore, in random orders: rings, a diamond, many senders and
+//! receivers, claims, poison.
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test --release -p dunlin-core --test shuttle_choice`
 #![cfg(shuttle)]
@@ -19,7 +19,7 @@ use dunlin_core::{
 use shuttle::thread;
 use shuttle_support::{block_on, check, join_all, try_once};
 
-/// What a party did.
+/// The outcome of a party's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Did {
     Sent(u32),
@@ -47,7 +47,7 @@ fn choose(sends: &mut [(Sender<u32>, u32)], receives: &mut [Receiver<u32>]) -> D
     did
 }
 
-/// Every value sent was received, once; no party gave up on a willing partner.
+/// Checks that every value sent was received, once; returns the number of values.
 fn agree(did: &[Did]) -> usize {
     let mut sent: Vec<_> = did.iter().filter_map(|d| if let Did::Sent(v) = d { Some(*v) } else { None }).collect();
     let mut got: Vec<_> = did.iter().filter_map(|d| if let Did::Received(v) = d { Some(*v) } else { None }).collect();
@@ -59,9 +59,8 @@ fn agree(did: &[Did]) -> usize {
 
 type Party = (Vec<(Sender<u32>, u32)>, Vec<Receiver<u32>>);
 
-/// Parties that share a channel for each pair in `edges`, from the first to the second; each makes one choice
-/// over all it has, and leaves. `apart`: the halves of every channel are joined by agents, on one more
-/// thread.
+/// Parties with a channel for each pair in `edges`, from the first to the second. Each makes one choice over
+/// all its ends, and leaves. With `apart`, agents join the halves of every channel, on one more thread.
 fn parties(count: usize, edges: &[(usize, usize)], apart: bool) -> Vec<Did> {
     let mut all: Vec<Party> = (0..count).map(|_| Default::default()).collect();
     let mut agents = Vec::new();
@@ -83,7 +82,7 @@ fn parties(count: usize, edges: &[(usize, usize)], apart: bool) -> Vec<Did> {
     did
 }
 
-/// In a ring, as many pairs meet as can.
+/// At least one pair in the ring communicates.
 fn ring(count: usize, apart: bool) {
     let edges: Vec<_> = (0..count).map(|n| (n, (n + 1) % count)).collect();
     let met = agree(&parties(count, &edges, apart));
@@ -100,7 +99,7 @@ fn ring_of_five() {
     check(15_000, || ring(5, false));
 }
 
-/// The same where every offer, request and answer is a message.
+/// The same when every offer, request and answer is a message.
 #[test]
 fn ring_of_three_apart() {
     check(8_000, || ring(3, true));
@@ -137,7 +136,7 @@ fn symmetric_triangle() {
     });
 }
 
-/// Four senders offer on four channels each, four receivers receive from four each: all meet.
+/// Four senders offer on four channels each, and four receivers receive from four each: all communicate.
 #[test]
 fn four_senders_four_receivers() {
     check(5_000, || {
@@ -156,7 +155,7 @@ fn four_senders_four_receivers() {
             let ends = ends.clone();
             threads.push(thread::spawn(move || {
                 let did = choose(&mut sends, &mut []);
-                // Kept to the end: a partner that left would end the others' choices.
+                // Kept to the end: a party that left would end the others' choices.
                 ends.lock().unwrap().push((sends, vec![]));
                 did
             }));
@@ -173,8 +172,8 @@ fn four_senders_four_receivers() {
     });
 }
 
-/// The same over and over, so that what one choice leaves behind is met by the next: two sending and two
-/// receiving parties, three rounds, dead offers everywhere.
+/// The same in a loop, so that each choice finds what the last one left: two sending and two receiving
+/// parties, three rounds, dead offers everywhere.
 #[test]
 fn choices_in_a_loop() {
     check(7_500, || {
@@ -295,7 +294,7 @@ fn send_to_any_in_choices() {
     });
 }
 
-/// Choices with a foreign branch that is polled often: a receiver that is turned away is roused.
+/// Choices with a foreign branch that is polled often: a receiver that is turned away is woken later.
 #[test]
 fn busy_choices() {
     check(10_000, || {
@@ -327,8 +326,8 @@ fn busy_choices() {
     });
 }
 
-/// Lone sends, claims and dropped claims, of three handles each: none is stuck, no value is lost, none
-/// doubled.
+/// Lone sends, claims and dropped claims, through three handles each: none is stuck, and no value is lost or
+/// duplicated.
 #[test]
 fn shared_ends_and_claims() {
     check(7_500, || {
@@ -350,7 +349,7 @@ fn shared_ends_and_claims() {
                     sent.fetch_add(20, Relaxed);
                 }
                 _ => {
-                    // Given up, wherever it stands.
+                    // Dropped in any state.
                     if let Some(claim) = try_once(tx.claim()) {
                         drop(claim);
                     }
@@ -375,8 +374,8 @@ fn shared_ends_and_claims() {
             })
         };
         let receivers = vec![receive(rx.clone(), true), receive(rx, false)];
-        // The operations with the floor and the claimers that were offered the end are all polled, but on a
-        // thread that may be late.
+        // All operations with the floor and all claimers that were offered the end are polled, but perhaps
+        // late.
         let time = thread::spawn(|| {
             for _ in 0..4 {
                 thread::yield_now();
@@ -390,7 +389,7 @@ fn shared_ends_and_claims() {
     });
 }
 
-/// Poison from a third thread at any moment: a value that was taken was sent, any other is back.
+/// Poison from a third thread at any moment: a value that was taken was sent; any other is returned.
 #[test]
 fn poison_races_committed_choices() {
     check(15_000, || {
@@ -427,7 +426,7 @@ fn poison_races_committed_choices() {
     });
 }
 
-/// A `par!` on one thread, its branches in choices with another `par!` on another.
+/// A `par!` on one thread; its branches are in choices with those of a `par!` on another.
 #[test]
 fn par_against_par() {
     check(10_000, || {
@@ -473,7 +472,7 @@ fn par_against_par() {
     });
 }
 
-/// Senders and receivers go at any time while values are on their way.
+/// Senders and receivers are dropped at any time while values are in flight.
 #[test]
 fn drops_at_any_time() {
     check(10_000, || {
@@ -511,8 +510,8 @@ fn drops_at_any_time() {
     });
 }
 
-/// Four receivers join and leave while values are sent; each gets those that were sent while it was there,
-/// none left out.
+/// Four receivers join and leave while values are sent; each gets all values that were sent while it was
+/// joined.
 #[test]
 fn a_broadcast_to_receivers_that_come_and_go() {
     for policy in [rendezvous(), fifo(1)] {
@@ -547,8 +546,8 @@ fn a_broadcast_to_receivers_that_come_and_go() {
     }
 }
 
-/// One of four poisons at any moment: the others and the sender learn of it, and a value counts as received
-/// exactly where it was.
+/// One of four receivers poisons at any moment: the others and the sender get the poison, and a value counts
+/// as received exactly where it was.
 #[test]
 fn a_broadcast_is_poisoned() {
     check(300, || {
@@ -594,8 +593,8 @@ fn a_broadcast_is_poisoned() {
     });
 }
 
-/// Receivers elsewhere, each behind agents: one leaves, one is cancelled, and so is one of the sends. The
-/// remaining ones get the values in order, each once, and none is missing whose send was `Ok`.
+/// Remote receivers, each behind agents: one leaves, one drops a receive, and one of the sends is dropped.
+/// The others get the values in order, each once, with every value whose send was `Ok`.
 #[test]
 fn a_broadcast_to_receivers_elsewhere() {
     check(1_000, || {
@@ -651,8 +650,8 @@ fn a_broadcast_to_receivers_elsewhere() {
     });
 }
 
-/// Three handles of a shared sender post, and cancel some; two receivers: each value is received once or
-/// comes back.
+/// Three handles of a shared sender post, and cancel some posts, to two receivers: each value is received
+/// once or returned.
 #[test]
 fn posts_of_several_senders() {
     for policy in [rendezvous(), fifo(2)] {

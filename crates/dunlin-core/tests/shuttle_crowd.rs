@@ -1,5 +1,5 @@
 //! Shuttle: more receivers on a shared end than a value wakes, which is two in a model. Some are dropped,
-//! some choose otherwise, some are never polled again: no value waits beside a receiver that would take it.
+//! some take another branch, some are never polled again: no value waits beside a willing receiver.
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test --release -p dunlin-core --test shuttle_crowd`
 #![cfg(shuttle)]
@@ -26,7 +26,7 @@ fn receiver(mut rx: Shared<Receiver<u32>>) -> JoinHandle<u32> {
     })
 }
 
-/// Receives once, unless something else happens.
+/// Receives once, unless its other branch happens.
 fn chooser(mut rx: Shared<Receiver<u32>>) -> JoinHandle<u32> {
     let (mut other, mut ry) = channel_with::<u32>(fifo(1));
     let chooser = thread::spawn(move || {
@@ -38,12 +38,12 @@ fn chooser(mut rx: Shared<Receiver<u32>>) -> JoinHandle<u32> {
         })
     });
     other.try_send(1).unwrap();
-    // Its end would be ready too.
+    // Not dropped, because an ended channel would be ready, too.
     std::mem::forget(other);
     chooser
 }
 
-/// Looks once, and is dropped: woken, or not.
+/// Polls once, and is dropped, woken or not.
 fn passer_by(mut rx: Shared<Receiver<u32>>) -> JoinHandle<u32> {
     thread::spawn(move || u32::from(try_once(rx.recv()).is_some_and(|got| got.is_ok())))
 }
@@ -74,13 +74,13 @@ fn crowd(policy: &Policy, sleepers: bool) {
     let senders: Vec<_> = senders.collect();
     drop(tx);
     if sleepers {
-        // Only time gets past them.
+        // Only the clock gets past them.
         while sent.load(Relaxed) < 2 {
             waits::advance(waits::tick().wrapping_add(1));
             thread::yield_now();
         }
     } else {
-        // Each hands its wake on, if it has one.
+        // Each passes its wake on, if it has one.
         parked.clear();
     }
     join_all(senders);
@@ -104,7 +104,7 @@ fn receivers_that_are_not_polled_cost_a_tick() {
     check(2_000, || crowd(&rendezvous(), true));
 }
 
-/// Held back by a claim, more receivers than are woken at once go on when it ends, with a value each.
+/// A claim holds back more receivers than are woken at once; when it ends, all proceed, with a value each.
 #[test]
 fn a_claim_ends_before_more_receivers_than_are_woken_at_once() {
     check(4_000, || {

@@ -1,5 +1,5 @@
-//! Agents that stand by while values go over a link, one word at a time: what is open when one goes on is its
-//! own, and nothing of it is lost or there twice.
+//! Agents that stand by while values go over a link, one word at a time. When an agent resumes, it owns all
+//! open state, and none of it is lost or duplicated.
 
 mod way;
 
@@ -22,7 +22,7 @@ use dunlin_core::{
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use way::Way;
 
-/// The only word that a half has said.
+/// The only word that a half has sent.
 #[track_caller]
 fn one(way: &Way) -> Word {
     let mut words = way.take();
@@ -61,7 +61,7 @@ fn cx() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }
 
-/// As a message of a node: no ends, and the number.
+/// A value encoded as a node's message: no ends, and the number.
 fn message(number: u8) -> Bytes {
     Bytes::copy_from_slice(&[0, number])
 }
@@ -84,7 +84,7 @@ fn values_go_by_the_link_while_the_agents_stand_by() {
     assert!(outlet.poll(&mut cx()).is_pending() && inlet.poll(&mut cx()).is_pending());
 }
 
-/// The offer is out, and its home answers the agent.
+/// The offer is sent, and its home answers the agent.
 #[test]
 fn resumed_agent_settles_an_offer_in_flight() {
     let (mut tx, mut outlet, forth) = sending::<u8>();
@@ -106,7 +106,7 @@ fn resumed_agent_settles_an_offer_in_flight() {
     assert!(forth.take().is_empty());
 }
 
-/// What has come, and stands at a home, is offered there by its agent under the same number.
+/// An agent offers a value that has arrived at a home under the same number.
 #[test]
 fn resumed_agent_offers_arrived_value_under_its_ticket() {
     let (mut rx, mut inlet, back) = receiving::<u8>(rendezvous());
@@ -126,7 +126,7 @@ fn resumed_agent_offers_arrived_value_under_its_ticket() {
     assert!(back.take().is_empty());
 }
 
-/// A value that has come for a choice's offer goes to the agent; the offer stands.
+/// A value that has arrived for a choice's offer goes to the agent; the offer stands.
 #[test]
 fn resumed_agent_takes_over_a_grant() {
     let (mut rx, inlet, back) = receiving::<u8>(rendezvous());
@@ -145,7 +145,7 @@ fn resumed_agent_takes_over_a_grant() {
     assert!(matches!(ready(choice), (0, Ok(Ok(3)))));
 }
 
-/// A request for a choice's offer that came before its value was encoded is tried again by the agent.
+/// The agent retries a request for a choice's offer that arrived before its value was encoded.
 #[test]
 fn resumed_agent_retries_a_request() {
     let (mut tx, mut outlet, forth) = sending::<Large>();
@@ -165,7 +165,7 @@ fn resumed_agent_retries_a_request() {
     assert!(matches!(ready(choice), (0, Ok(Ok(())))));
 }
 
-/// A choice's value that has gone out is told from a firm offer's: its home may give it back.
+/// A choice's value that has been sent differs from a firm offer's: its home may return it.
 #[test]
 fn resumed_agent_distinguishes_granted_value_from_firm_offer() {
     let (mut tx, outlet, forth) = sending::<u8>();
@@ -183,7 +183,7 @@ fn resumed_agent_distinguishes_granted_value_from_firm_offer() {
     assert!(matches!(ready(choice), (0, Ok(Ok(())))));
 }
 
-/// What waits for a place goes out when its agent hears of one.
+/// A value that waits for a place is sent when its agent receives a credit.
 #[test]
 fn resumed_agent_sends_waiting_value_on_a_credit() {
     let (mut tx, far) = channel::<u8>();
@@ -208,7 +208,7 @@ thread_local! {
     static ON_READ: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
-/// Calls what is in [`ON_READ`] in the middle of its decoding.
+/// Calls the function in [`ON_READ`] during its decoding.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Slow(u8);
 
@@ -220,8 +220,8 @@ impl<'de> Deserialize<'de> for Slow {
     }
 }
 
-/// The agent goes on and stands by again while a value is decoded, and another one has come since: what was
-/// decoded is of neither.
+/// The agent resumes and stands by again while a value is decoded, and meanwhile another value has arrived:
+/// the decoded value belongs to neither.
 #[test]
 fn a_value_that_was_decoded_for_an_earlier_link_is_not_received() {
     let (mut rx, inlet, back) = receiving::<Slow>(rendezvous());
@@ -238,7 +238,7 @@ fn a_value_that_was_decoded_for_an_earlier_link_is_not_received() {
     assert!(matches!(one(&back), Word::Taken { ticket: 6 }));
 }
 
-/// So many bytes.
+/// Encodes to this many bytes.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 struct Large(usize);
 
@@ -251,7 +251,7 @@ impl Serialize for Large {
     }
 }
 
-/// Counts how often it is woken.
+/// Counts its wakes.
 #[derive(Default)]
 struct Count(AtomicUsize);
 
@@ -285,7 +285,7 @@ fn a_value_that_cannot_be_read_is_the_agents() {
     assert!(back.take().is_empty(), "its agent says what is wrong");
 }
 
-/// Claims and handles need an agent from then on.
+/// Claims and handles need an agent from now on.
 #[test]
 fn a_shared_end_has_its_agent() {
     let (tx, outlet, way) = sending::<u8>();
@@ -302,7 +302,7 @@ fn a_shared_end_has_its_agent() {
     assert!(inlet.take_returned().is_some() && !inlet.link(TERMS, way.clone()));
 }
 
-/// Values are buffered as bytes, and each is decoded by the receive that takes it.
+/// Values are buffered as bytes, and the receive that takes one decodes it.
 #[test]
 fn a_buffer_keeps_bytes_while_the_agent_stands_by() {
     let (mut rx, mut inlet, back) = receiving::<Slow>(fifo(2));
@@ -320,7 +320,7 @@ fn a_buffer_keeps_bytes_while_the_agent_stands_by() {
     assert!(inlet.stands_by(&cx()) && inlet.poll(&mut cx()).is_pending());
 }
 
-/// A value that waits in a buffer does not keep what it has come in.
+/// A buffered value does not keep the read buffer that it arrived in.
 #[test]
 fn a_buffered_value_keeps_its_own_bytes_alone() {
     let (mut rx, inlet, _) = receiving::<Vec<u8>>(fifo(2));
@@ -328,7 +328,7 @@ fn a_buffered_value_keeps_its_own_bytes_alone() {
     inlet.hear(Word::Sent { value: read.slice(..100_000) }).unwrap();
     assert!(read.is_unique());
     assert_eq!(ready(pin!(rx.recv())).unwrap().len(), 100_000);
-    // A receive that waits has it as it came.
+    // A waiting receive gets the value in its original bytes.
     let mut recv = pin!(rx.recv());
     assert!(poll(recv.as_mut()).is_pending());
     inlet.hear(Word::Sent { value: read.slice(..100_000) }).unwrap();
@@ -336,7 +336,7 @@ fn a_buffered_value_keeps_its_own_bytes_alone() {
     assert_eq!(ready(recv).unwrap().len(), 100_000);
 }
 
-/// The link counts what comes, and hears of what is received before there is a place more to promise.
+/// The link counts arriving values, and is notified of receives before there is a further place to promise.
 #[test]
 fn link_counts_buffered_values() {
     let (near, mut rx) = channel_with::<u8>(fifo(8));
@@ -352,18 +352,18 @@ fn link_counts_buffered_values() {
     for number in 1..=3 {
         assert_eq!(ready(pin!(rx.recv())), Ok(number));
     }
-    // Until a value has come the link has said nothing of less room.
+    // Until a value has arrived, the link has not reported less room.
     let places = [Counted::Promised(1, 3), Counted::Promised(1, 2), Counted::Promised(1, 1)];
     assert_eq!(way.take(), places);
     inlet.hear(Word::Sent { value: message(5) }).unwrap();
     assert_eq!(way.take(), [Counted::Come(2, 2)]);
     assert_eq!(ready(pin!(rx.recv())), Ok(4));
     assert_eq!(ready(pin!(rx.recv())), Ok(5));
-    // Two places are promised already, and that is all that there is; half of what was there is gone.
+    // Two places are already promised, which is the maximum; half of the buffered values are received.
     assert_eq!(way.take(), [Counted::Promised(0, 0)]);
 }
 
-/// The buffer's values come back into their places as values, and nothing overtakes them.
+/// The agent returns buffered values to their places as values, and no later value overtakes them.
 #[test]
 fn buffered_values_keep_their_order_when_agent_resumes() {
     let (mut rx, mut inlet, back) = receiving::<u8>(fifo(2));
@@ -382,7 +382,7 @@ fn buffered_values_keep_their_order_when_agent_resumes() {
     assert!(back.take().is_empty());
 }
 
-/// While they are with the agent the channel is not over, though the sender has ended it.
+/// While the agent has buffered values, the channel has not ended, though the sender has ended it.
 #[test]
 fn a_channel_is_not_over_while_buffered_values_are_with_the_agent() {
     let (mut rx, inlet, _) = receiving::<u8>(fifo(2));
@@ -394,7 +394,7 @@ fn a_channel_is_not_over_while_buffered_values_are_with_the_agent() {
     assert_eq!(ready(pin!(rx.recv())), Ok(1));
 }
 
-/// A receive that waits for them is woken, and one that has poisoned the channel meanwhile finds nothing.
+/// A receive that waits for them is woken; a receiver that has poisoned the channel meanwhile gets nothing.
 #[test]
 fn buffered_values_that_come_back_are_received_or_dropped() {
     let (mut rx, inlet, _) = receiving::<u8>(fifo(2));
@@ -419,7 +419,7 @@ thread_local! {
     static ALIVE: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Is counted while it is there.
+/// Is counted while it exists.
 #[derive(Serialize)]
 struct Living(u8);
 
@@ -437,7 +437,7 @@ impl Drop for Living {
     }
 }
 
-/// Nothing takes the places of what is with the agent.
+/// New values do not take the places of values that the agent has.
 #[test]
 fn new_value_does_not_overtake_values_held_by_the_agent() {
     let (mut rx, inlet, _) = receiving::<u8>(drop_newest(1));
@@ -449,7 +449,7 @@ fn new_value_does_not_overtake_values_held_by_the_agent() {
     assert!(poll(pin!(rx.recv())).is_pending(), "the second found no place");
 }
 
-/// One that cannot be decoded is its agent's to report.
+/// The agent reports a value that cannot be decoded.
 #[test]
 fn a_buffered_value_that_cannot_be_read_is_the_agents() {
     let (mut rx, inlet, _) = receiving::<u8>(fifo(2));
@@ -475,7 +475,7 @@ fn an_overflow_policy_decides_over_bytes() {
     assert!(poll(pin!(rx.recv())).is_pending());
 }
 
-/// What a link hears of a buffer.
+/// A link's notices about a buffer.
 #[derive(Debug, PartialEq, Eq)]
 enum Counted {
     Come(usize, usize),
@@ -485,7 +485,7 @@ enum Counted {
 #[derive(Default)]
 struct Counts {
     heard: Mutex<Vec<Counted>>,
-    /// What it answers. 0: nothing.
+    /// The value that it answers; 0 means no answer.
     most: AtomicU32,
 }
 
@@ -515,7 +515,7 @@ impl Link for Counts {
     }
 }
 
-/// What is open is to be settled first.
+/// Open operations have to be settled first.
 #[test]
 fn an_agent_does_not_stand_by_where_it_is_needed() {
     let (near, _rx) = channel_with::<u8>(fifo(2));
@@ -554,7 +554,7 @@ fn an_agent_does_not_stand_by_where_it_is_needed() {
     assert!(!outlet.link(TERMS, Arc::new(Way::default())), "the channel has ended");
 }
 
-/// The agent hears of the end of the channel as if it had not stood by.
+/// The agent reports the end of the channel as if it had not stood by.
 #[test]
 fn standby_agent_reports_channel_end() {
     let (tx, mut outlet, forth) = sending::<u8>();

@@ -1,4 +1,4 @@
-//! Poison of a strength, and channels that are immune to it: at one channel, and at one in two halves.
+//! Poison with a strength, and channels that are immune to it: in one memory, and in two halves.
 #![cfg(not(any(loom, shuttle)))]
 
 use std::future::Future;
@@ -65,7 +65,7 @@ fn reasons_differ_by_their_strength() {
     assert_eq!(format!("{weak} {weak:?} {}", Strength::FULL), "sick \"sick\" (strength 3) full");
 }
 
-/// Where the ends are moved about and counted, the immunity stays what it is.
+/// Sharing, cloning, claiming and retiring ends leaves the immunity in the tag unchanged.
 #[test]
 fn immunity_and_the_rest_of_the_tag_do_not_meet() {
     let (tx, rx) = channel_with::<u8>(rendezvous().immunity(170));
@@ -78,7 +78,7 @@ fn immunity_and_the_rest_of_the_tag_do_not_meet() {
     assert!(claim.poison_with(171, "strong") && rx.is_closed());
 }
 
-/// What carries between the two halves.
+/// The task that carries between the two halves.
 type Joint = Pin<Box<dyn Future<Output = ()>>>;
 
 fn halves(immunity: u8) -> (Sender<u8>, Receiver<u8>, Joint) {

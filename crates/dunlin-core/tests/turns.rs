@@ -1,4 +1,4 @@
-//! When the turn of a send that cannot wait is over, with a timer that ends it on command.
+//! When the turn of a send that cannot wait ends, with a timer that expires on command.
 #![cfg(not(any(loom, shuttle)))]
 
 mod common;
@@ -15,7 +15,7 @@ use dunlin_core::{Operation, SendError, Why, alt, channel};
 /// The number of the turn that began last.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
-/// The tests take turns: each asks for the last number.
+/// The tests run one at a time, because each uses the last number.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn by_hand() -> std::sync::MutexGuard<'static, ()> {
@@ -112,7 +112,7 @@ fn a_deadline_of_nothing_waits_for_the_receiver_or_the_timer() {
     assert_eq!(poll_woken(&mut sending, &wakes), Some(Err(timed_out)));
 }
 
-/// A receive that was woken, and is given up for another branch of its choice, ends the turn of the send that
+/// A receive that was woken and then dropped for another branch of its choice ends the turn of the send that
 /// woke it.
 #[test]
 fn a_receiver_that_goes_elsewhere_ends_the_turn() {
@@ -133,7 +133,7 @@ fn a_receiver_that_goes_elsewhere_ends_the_turn() {
     assert_eq!(poll_woken(&mut sending, &wakes), Some(Err(SendError::NotTaken { value: 1, why: Why::TimedOut })));
 }
 
-/// It woke every send that waited there.
+/// Regression: it woke every send that waited there.
 #[test]
 fn the_end_of_a_turn_wakes_only_the_sends_that_wait_for_it() {
     let _alone = by_hand();
@@ -153,7 +153,7 @@ fn the_end_of_a_turn_wakes_only_the_sends_that_wait_for_it() {
     assert_eq!(others.count(), 0, "they have no deadline");
 }
 
-/// The end of a turn came later, and its waker was that of whatever had the place of the process by then.
+/// Regression: the end of a turn came later and woke the process that had reused the sender's place.
 #[test]
 fn turn_of_a_completed_send_wakes_nothing() {
     let _alone = by_hand();

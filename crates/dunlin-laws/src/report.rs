@@ -96,8 +96,7 @@ fn number(name: &str) -> Option<u64> {
 
 /// Runs `laws` over `kinds` on `transport`.
 ///
-/// `DUNLIN_SEED=n` runs only that seed, `DUNLIN_SEEDS=n` runs n seeds, `DUNLIN_LAW=part` runs the laws whose
-/// names contain `part`.
+/// `DUNLIN_SEED=n` runs seed n, `DUNLIN_SEEDS=n` n seeds, `DUNLIN_LAW=part` the laws with `part` in the name.
 pub fn run<X: Transport>(transport: &X, kinds: &[Kind], laws: &[Law<X>]) -> Report {
     listen();
     let only = std::env::var("DUNLIN_LAW").unwrap_or_default();

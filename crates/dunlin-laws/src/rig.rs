@@ -1,9 +1,9 @@
 //! A small single-threaded executor in which a seed determines everything that happens.
 //!
 //! It runs *tasks* in a random order, and now and then polls one that was not woken, as an executor may. A
-//! law also holds single futures in its own hand ([`Hand`]): it polls them when it chooses, drops them, leaks
-//! them, or leaves them alone. There is no clock and no sleep. Earlier work of the thread has no influence:
-//! each poll has the whole budget of ready operations.
+//! law also holds single futures in its own hand ([`Hand`]): it polls them when it chooses, drops them,
+//! forgets them, or leaves them alone. There is no clock and no sleep. Earlier work of the thread has no
+//! influence: each poll has the whole budget of ready operations.
 
 use std::cell::RefCell;
 use std::fmt;

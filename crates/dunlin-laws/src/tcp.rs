@@ -23,8 +23,7 @@ use crate::kind::Kind;
 use crate::rig::Rig;
 use crate::transport::{Background, Feature, Transport};
 
-/// How many messages a node receives for a value each way: an offer, and the notice that its own value was
-/// taken.
+/// The messages a node receives for a value each way: an offer, and the notice that its value was taken.
 const HEARD: u64 = 2;
 
 /// More rounds than any exchange takes: nodes that still send after them would send for ever.

@@ -23,7 +23,7 @@ pub enum Feature {
     Extended,
     /// Call channels.
     Calls,
-    /// Futures that are leaked (`mem::forget`).
+    /// Futures that are forgotten (`mem::forget`).
     Forgetting,
     /// `len` of the sender counts the values that are buffered at the receiver.
     Len,
@@ -81,8 +81,7 @@ pub trait Transport {
         end
     }
 
-    /// Creates a call channel over this transport with the caller at `side` (0 or 1), if the transport has
-    /// call channels.
+    /// Creates a call channel with the caller at `side` (0 or 1), if the transport has call channels.
     fn call_from<Q: Portable, A: Portable>(
         &self,
         side: usize,

@@ -1,8 +1,7 @@
 //! The test kit: the laws for a policy or a network of your own.
 //!
-//! A crate with a policy or network depends on this crate for its tests and declares the laws in a separate
-//! test file. The reason: a program has one clock, which some laws advance, and `spawn` and sleep would
-//! advance it too.
+//! A crate with a policy or network depends on this one for its tests and declares the laws in a separate
+//! test file: a program has one clock, which some laws advance, as `spawn` and sleep would.
 //!
 //! ```
 //! use dunlin::{Admit, Buffering};
@@ -64,7 +63,7 @@ use crate::transport::Transport;
 /// The largest buffer that the laws fill. A policy that always has room uses [`NO_BOUND`].
 pub const ROOM_MAX: usize = 6;
 
-/// Runs the laws for a policy over `transport`. `command` is the command that runs them again.
+/// Runs the laws for a policy over `transport`. `command` runs them again.
 ///
 /// # Panics
 /// If `room` of `kind` is more than [`ROOM_MAX`] and not [`NO_BOUND`].
@@ -78,8 +77,7 @@ pub fn policy<X: Transport>(transport: &X, kind: Kind, command: &str) -> Report 
     run(transport, &[kind], &laws()).by(command)
 }
 
-/// Runs the laws over two nodes with `network`, for a policy of each sort. `command` is the command that runs
-/// them again.
+/// Runs the laws over two nodes with `network`, for a policy of each sort. `command` runs them again.
 ///
 /// # Panics
 /// If the nodes do not find each other.

@@ -1,4 +1,4 @@
-//! What several files of tests share: futures polled by hand, and a waker that counts.
+//! Shared by several test files: futures polled by hand, and a waker that counts.
 #![allow(dead_code, unreachable_pub)] // every file that includes this uses some of it
 
 use std::future::Future;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Counts how often it is woken.
+/// Counts its wakes.
 #[derive(Default)]
 pub struct Wakes(AtomicUsize);
 
@@ -22,19 +22,19 @@ impl Wakes {
         self.0.load(SeqCst)
     }
 
-    /// How often since it was asked so last.
+    /// The number of wakes since the last call.
     pub fn take(&self) -> usize {
         self.0.swap(0, SeqCst)
     }
 }
 
-/// One poll, whose wakes are ignored.
+/// Polls once and ignores the wakes.
 pub fn poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     dunlin_core::__rt::renew();
     output(Pin::new(future).poll(&mut Context::from_waker(Waker::noop())))
 }
 
-/// One poll, with these wakes.
+/// Polls once and counts the wakes in `wakes`.
 pub fn poll_woken<F: Future + Unpin>(future: &mut F, wakes: &Arc<Wakes>) -> Option<F::Output> {
     dunlin_core::__rt::renew();
     output(Pin::new(future).poll(&mut Context::from_waker(&wakes.clone().into())))

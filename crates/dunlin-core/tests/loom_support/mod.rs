@@ -1,6 +1,6 @@
-//! What the loom models share: how one is run, and a `block_on` that loom can see.
+//! Shared by the loom models: how to run one, and a `block_on` that loom can see.
 //!
-//! `LOOM_MAX_PREEMPTIONS` bounds the search; what is printed is the number of executions it took.
+//! `LOOM_MAX_PREEMPTIONS` bounds the search; a model prints the number of its executions.
 #![allow(dead_code, unreachable_pub)] // every file of models includes this, and uses some of it
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)] // a clock, to say how long a model took, and its name
 
@@ -39,8 +39,8 @@ pub fn model_within(preemptions: usize, f: impl Fn() + Sync + Send + 'static) {
     eprintln!("{name}: {} executions, {:.1} s", executions.load(Relaxed), began.elapsed().as_secs_f64());
 }
 
-/// Wakes a loom thread. (Not `park`: loom's `unpark` also lets a thread go that waits for something else. Not
-/// its `Notify`, nor its `join`: they print a line of debugging each time.)
+/// Wakes a loom thread. (Not `park`: loom's `unpark` also releases a thread that waits for something else.
+/// Not its `Notify` or its `join`: they print a debug line each time.)
 struct Signal {
     woken: loom::sync::Mutex<bool>,
     changed: Condvar,
@@ -70,7 +70,7 @@ impl Wake for Signal {
     }
 }
 
-/// Runs `future` on this loom thread. If it is never woken, loom says deadlock.
+/// Runs `future` on this loom thread. If it is never woken, loom reports a deadlock.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let signal = Signal::new();
@@ -84,7 +84,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Polls once, and wakes nobody later.
+/// Polls once, with a waker that does nothing.
 pub fn poll_once<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
     match future.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),
@@ -92,7 +92,7 @@ pub fn poll_once<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
     }
 }
 
-/// Polls once and drops.
+/// Polls once and drops the future.
 pub fn try_once<F: Future>(future: F) -> Option<F::Output> {
     poll_once(pin!(future))
 }
@@ -104,7 +104,7 @@ pub fn forget_after_one_poll<F: Future + Unpin>(mut future: F) -> Option<F::Outp
     output
 }
 
-/// A loom thread whose result is fetched.
+/// A running loom thread, whose result can be fetched.
 pub struct Running<R> {
     result: Arc<Mutex<Option<R>>>,
     ended: Arc<Signal>,
@@ -127,7 +127,7 @@ impl<R> Running<R> {
     }
 }
 
-/// Pending once, and woken at once.
+/// Returns `Pending` once, and wakes itself at once.
 pub async fn yield_once() {
     let mut yielded = false;
     std::future::poll_fn(|cx| {

@@ -1,4 +1,4 @@
-//! What the shuttle models share: how one is run, and a `block_on` that shuttle can see.
+//! Shared by the shuttle models: how to run one, and a `block_on` that shuttle can see.
 //!
 //! Orders are drawn from fixed seeds, so a run is the same every time; `SHUTTLE_ITERATIONS` and
 //! `SHUTTLE_SEED` override it. A failure prints its schedule, some lines of hexadecimal digits:
@@ -29,7 +29,7 @@ pub fn check(iterations: usize, f: impl Fn() + Send + Sync + 'static) {
     let mut config = shuttle::Config::new();
     config.stack_size = 0x2_0000;
     config.silence_warnings = true;
-    // Some ten times what a run takes: a lock that is never given back is a spin without end.
+    // About ten times the steps of a run: a lock that is never released spins without end.
     config.max_steps = shuttle::MaxSteps::FailAfter(50_000);
     if let Ok(schedule) = std::env::var("SHUTTLE_REPLAY") {
         let schedule: String = schedule.split_whitespace().collect();
@@ -66,7 +66,7 @@ impl Wake for Signal {
     }
 }
 
-/// Runs `future` on this shuttle thread. If it is never woken, shuttle says deadlock.
+/// Runs `future` on this shuttle thread. If it is never woken, shuttle reports a deadlock.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let signal = Arc::new(Signal { woken: Mutex::new(false), changed: Condvar::new() });

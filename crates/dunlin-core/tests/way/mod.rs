@@ -1,11 +1,11 @@
-//! A link that keeps what a half says, for the test to carry.
+//! A link that keeps the words of a half for the test to carry.
 
 use std::sync::Mutex;
 use std::task::Waker;
 
 use dunlin_core::remote::{Link, Word};
 
-/// What a half has said and the other one has not received.
+/// Words that one half has sent and the other has not received.
 #[derive(Default)]
 pub(crate) struct Way(pub(crate) Mutex<Vec<Word>>);
 

@@ -74,8 +74,7 @@ impl<X: Transport, T: Portable> Cast<'_, X, T> {
     }
 }
 
-/// Creates a broadcast. Over nodes either its receivers or its joiner moves to the other side; the sender
-/// may, too.
+/// Creates a broadcast. Over nodes its receivers or its joiner move to the other side; the sender may, too.
 fn cast<'a, X: Transport>(cx: &'a Cx<'a, X>) -> (Broadcast<u32>, Cast<'a, X>) {
     cast_of(cx, cx.kind.policy.clone())
 }

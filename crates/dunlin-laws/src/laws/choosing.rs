@@ -323,8 +323,7 @@ fn both_ends_choose<X: Transport>(cx: &Cx<'_, X>) {
 /// What a process of a graph sent and got.
 type Done = (Vec<u64>, Vec<u64>);
 
-/// A process with ends to others: it chooses between all of them, up to `rounds` times, then leaves and
-/// drains.
+/// A process with ends to others: it chooses between them up to `rounds` times, then leaves and drains.
 async fn party(
     first: u64,
     rounds: usize,

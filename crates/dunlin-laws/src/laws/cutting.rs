@@ -1,5 +1,5 @@
-//! Futures that are dropped at any await, or leaked: no value is lost or duplicated, and the next operation
-//! works.
+//! Futures that are dropped at any await, or forgotten: no value is lost or duplicated, and the next
+//! operation works.
 
 use dunlin::{Choice, RecvError, send_to_any};
 

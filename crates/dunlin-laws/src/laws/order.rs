@@ -75,8 +75,7 @@ fn any_to_any<X: Transport>(cx: &Cx<'_, X>) {
     let (tx, rx) = cx.channel_from::<(u64, u64)>(HERE);
     let senders: [_; 3] = cx.handles(tx.share());
     let rx = rx.share();
-    // A receive at another node gets no answer within a few polls, so that receiver does not drop its
-    // receives.
+    // A receive at another node has no answer after a few polls, so that receiver drops none.
     let is_far = cx.transport.has_nodes();
     let receivers = [(cx.carry(rx.clone(), THERE), is_far), (rx.clone(), false), (rx, false)];
     let senders: Vec<_> = (0..)

@@ -478,8 +478,7 @@ fn claim_until<X: Transport>(cx: &Cx<'_, X>) {
 fn try_claim_does_not_wait<X: Transport>(cx: &Cx<'_, X>) {
     let (tx, _rx) = channel::<X, u8>(cx);
     let mut a = tx.share();
-    // `try_claim` sends no request, so both handles are where the claim is: both here, or both where the
-    // claim goes.
+    // `try_claim` sends no request, so both handles are at the claim's node, here or where the claim goes.
     let mut b = if cx.below(2) == 0 { a.clone() } else { cx.there(&a) };
     let mut c = b.clone();
     let held = a.try_claim().expect("free");
