@@ -5,7 +5,7 @@
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p dunlin-core --test loom_lock`
 #![cfg(loom)]
-#![allow(dead_code, unreachable_pub)] // not all of the modules is used here
+#![allow(dead_code, unreachable_pub)] // parts of the modules are unused here
 
 #[path = "../src/lock.rs"]
 mod lock;

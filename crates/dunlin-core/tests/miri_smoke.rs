@@ -4,7 +4,7 @@
 //!
 //! `MIRIFLAGS=-Zmiri-strict-provenance cargo +nightly miri test -p dunlin-core --test miri_smoke`
 #![cfg(not(any(loom, shuttle)))]
-#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // threads are what is tested
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // the tests need threads
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;

@@ -129,7 +129,7 @@ fn a_reply_is_given_after_the_move() {
         assert_eq!(reply.unwrap(), "7 squid");
         let (reply, ()) = par!(caller.call(8), async {
             let (_, reply) = callee.accept().await.unwrap().split();
-            drop(send_off(reply)); // lost on the way
+            drop(send_off(reply)); // lost in transit
         });
         assert!(matches!(reply.unwrap_err(), dunlin_core::CallError::NoReply(RecvError::Closed)));
     });
@@ -984,7 +984,7 @@ fn failed_decoding_does_not_duplicate_taken_ends() {
         inbox.decode(|| {
             out = Some(serde_json::from_str::<Sender<u8>>(&json)?);
             panic!("on purpose");
-            #[allow(unreachable_code)] // it says what the closure would return
+            #[allow(unreachable_code)] // it sets the return type of the closure
             Ok::<(), serde_json::Error>(())
         })
     };
@@ -1476,7 +1476,7 @@ const RECEIVER: EndKind = EndKind::Receiver { may_poison: true };
 #[test]
 fn an_expected_end_is_a_half_with_an_agent() {
     let mut inbox = far(&[SENDER, RECEIVER, EndKind::Caller, EndKind::Callee, EndKind::Reply, SENDER]);
-    #[allow(clippy::type_complexity)] // five ends at once are what is read
+    #[allow(clippy::type_complexity)] // the test decodes five ends at once
     let (tx, rx, caller, callee, reply): (Sender<u8>, Receiver<u8>, Caller<u8, u8>, Callee<u8, u8>, Reply<u8>) =
         decode(&mut inbox, "[0,1,2,3,4]").unwrap();
     let mut cx = Context::from_waker(Waker::noop());

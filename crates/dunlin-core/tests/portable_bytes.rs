@@ -562,7 +562,7 @@ fn a_protocol_that_sends_itself() {
     let cards = block_on(async {
         let (cards, ..) = par!(
             async {
-                // At the far side: the last turn says where the dealer's seat is.
+                // At the far side: the last turn carries the sender for the dealer's seat.
                 let mut cards = vec![];
                 while let Turn::Play { card, next } = rx.recv().await.unwrap() {
                     cards.push(card);

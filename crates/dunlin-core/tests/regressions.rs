@@ -131,7 +131,7 @@ fn asked_offer_withdrawn_other_choice_stands() {
     let _ = poll(j.as_mut(), &w);
     let mut r = pin!(rx.recv());
     assert!(poll(r.as_mut(), &wr).is_pending()); // asks for the first
-    drop(c1); // before the agent has heard the request
+    drop(c1); // before the agent has received the request
     let _ = poll(j.as_mut(), &w);
     let mut woken = 0;
     for _ in 0..100 {
@@ -221,7 +221,7 @@ fn offered_twice_after_a_claim() {
     for _ in 0..40 {
         let _ = poll(c1.as_mut(), &w);
     }
-    drop(g); // before the agent has heard of the offer
+    drop(g); // before the agent has received the offer
     let _ = poll(j.as_mut(), &w);
     let rx = rx.share();
     let (mut r1, mut r2) = (rx.clone(), rx);
@@ -319,7 +319,7 @@ fn wakes_from_elsewhere_are_not_starved() {
                         && let Some(waker) = woken.take()
                     {
                         // Another thread wakes the third branch; such a wake goes through the mail.
-                        #[allow(clippy::disallowed_methods)] // threads are what is tested
+                        #[allow(clippy::disallowed_methods)] // the tests need threads
                         std::thread::spawn(move || waker.wake()).join().unwrap();
                     }
                 }

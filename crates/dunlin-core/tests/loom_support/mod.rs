@@ -2,7 +2,7 @@
 //!
 //! `LOOM_MAX_PREEMPTIONS` bounds the search; a model prints the number of its executions.
 #![allow(dead_code, unreachable_pub)] // every file of models includes this, and uses some of it
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // a clock, to say how long a model took, and its name
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // a clock, to print how long a model took, and its name
 
 use std::future::Future;
 use std::pin::{Pin, pin};

@@ -4,7 +4,7 @@
 //! `SHUTTLE_SEED` override it. A failure prints its schedule, some lines of hexadecimal digits:
 //! `SHUTTLE_REPLAY="<those>"` with `--exact <test>` replays it.
 #![allow(dead_code, unreachable_pub)] // every file of models includes this, and uses some of it
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // a clock, to say how long a model took, and its name
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // a clock, to print how long a model took, and its name
 
 use std::future::Future;
 use std::pin::pin;
