@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_is_published_when_the_guard_goes() {
+    fn tag_is_published_when_the_guard_drops() {
         let lock = Lock::new(5);
         let mut guard = lock.lock();
         guard.set(3);

@@ -107,7 +107,7 @@ fn a_carrier_that_asks_is_notified_of_a_waiting_receive() {
 
 /// A receiver asks for a choice's offer while the choice is closed because it polls a foreign future.
 #[test]
-fn a_choice_that_was_closed_is_reserved_later() {
+fn closed_choice_is_reserved_when_it_opens() {
     for foreign_wakes in 0..40 {
         let ((mut tx, rx), (ty, mut ry)) = (channel(), channel());
         let mut slot = Some(1);
@@ -136,7 +136,7 @@ fn a_choice_that_was_closed_is_reserved_later() {
 
 /// As above, and the receiver is polled *while* the foreign future is, as another thread might poll it.
 #[test]
-fn a_receiver_that_comes_while_the_choice_is_closed_is_served() {
+fn receiver_polled_while_the_choice_is_closed_gets_the_value() {
     for foreign_wakes in 0..40 {
         let ((mut tx, rx), (ty, mut ry)) = (channel(), channel());
         let (mut slot, mut left) = (Some(1), foreign_wakes);
@@ -193,7 +193,7 @@ fn only_buffers_with_places_promise_credits() {
 /// Sends on credits cross without a request. Without a credit they wait at their own half, where they can be
 /// withdrawn at once.
 #[test]
-fn a_fifo_is_sent_to_without_asking() {
+fn send_to_a_fifo_on_a_credit_needs_no_request() {
     let (mut h, credits) = halves_with_credits(fifo(3));
     assert_eq!(credits, 3);
     assert_eq!(once(h.tx.send(0)), Some(Ok(())));
@@ -221,7 +221,7 @@ fn a_fifo_is_sent_to_without_asking() {
 }
 
 #[test]
-fn a_choice_with_a_credit_is_decided_here() {
+fn choice_with_a_credit_is_decided_at_the_sending_half() {
     let (mut h, _) = halves_with_credits(fifo(1));
     let (mut other, mut from_other) = channel_with(fifo(1));
     for (round, wins) in [(0, "send"), (1, "nothing"), (2, "receive")] {
@@ -301,7 +301,7 @@ fn a_promised_place_is_not_free() {
 }
 
 #[test]
-fn an_extended_receive_keeps_its_place_from_the_sender_elsewhere() {
+fn extended_receive_holds_its_place_until_release() {
     let (mut h, _) = halves_with_credits(fifo(2));
     h.inlet.push(1).unwrap();
     let guard = once(h.rx.recv_extended()).unwrap().unwrap();
@@ -312,7 +312,7 @@ fn an_extended_receive_keeps_its_place_from_the_sender_elsewhere() {
 }
 
 #[test]
-fn an_unbounded_buffer_gives_credits_back_as_values_come() {
+fn unbounded_buffer_renews_credits_as_values_arrive() {
     let (mut h, credits) = halves_with_credits(unbounded());
     for value in 0..credits {
         assert_eq!(h.tx.try_send(value), Ok(()));
@@ -495,7 +495,7 @@ fn gone_is_sent_after_all_standing_offers() {
 
 /// The offers of a forgotten choice also stand until one is taken; then the other is dead.
 #[test]
-fn a_forgotten_choice_is_carried_to_its_end() {
+fn forgotten_choice_offers_stand_until_one_is_taken() {
     let (mut a, mut b) = (halves::<u8>(rendezvous()), halves::<u8>(rendezvous()));
     let mut slots = Box::new((Some(1), Some(2)));
     let (one, other) = &mut *slots;
@@ -666,7 +666,7 @@ fn settle_after_a_loss_returns_unknown() {
 /// A choice whose send is reserved when the receiver's node is lost: that branch returns `Unknown`, and no
 /// other branch can happen.
 #[test]
-fn a_lost_choice_is_unknown_as_a_whole() {
+fn choice_with_lost_reserved_send_returns_unknown() {
     let mut h = halves(rendezvous());
     let (mut other, mut from_other) = channel_with(fifo(1));
     let mut slot = Some(7);
@@ -894,7 +894,7 @@ fn returned_early_offers_are_sent_on_later_credits() {
 
 /// The policy of the sender's own half has no effect after the receiver has moved.
 #[test]
-fn the_receivers_policy_stays_behind_when_it_moves() {
+fn policy_of_the_old_half_has_no_effect_after_receiver_moves() {
     for policy in [fifo(2), unbounded(), overwrite_oldest(2), overwrite_newest(2), drop_newest(2)] {
         let (mut tx, rx) = channel_with(policy);
         tx.try_send(1).unwrap();
@@ -911,7 +911,7 @@ fn the_receivers_policy_stays_behind_when_it_moves() {
 }
 
 #[test]
-fn an_outlet_learns_how_the_channel_ended_before() {
+fn new_outlet_reports_earlier_end_of_the_channel() {
     let (tx, rx) = channel::<u8>();
     tx.poison("salt");
     assert!(matches!(next(&mut Outlet::new(rx)), Poll::Ready(Event::Poisoned(reason)) if reason.as_str() == "salt"));
@@ -988,7 +988,7 @@ fn a_second_request_waits_for_the_first_grant() {
 /// The same where the choice is remote, too, and its offers are forwarded. (Found by `simulated/shared.rs`:
 /// the offer was withdrawn and never made again.)
 #[test]
-fn a_second_request_waits_for_the_first_grant_where_it_is_passed_on() {
+fn second_request_waits_for_the_first_forwarded_grant() {
     let (near, far) = channel::<u8>();
     let (mut inlet, mut outlet) = (Inlet::new(near), Outlet::new(far));
     inlet.offer_choice(2, 1);
@@ -1031,7 +1031,7 @@ fn value_returned_by_withdrawn_demand_is_offered_again() {
 /// answers the withdrawal, and the send ends. (Found by `dunlin/tests/simulated/rest.rs`: it waited for
 /// ever.)
 #[test]
-fn a_send_that_is_late_ends_when_the_handle_that_has_its_value_is_gone() {
+fn timed_out_send_ends_when_the_handle_with_its_value_drops() {
     struct Woken(AtomicBool);
     impl Wake for Woken {
         fn wake(self: Arc<Self>) {
@@ -1059,7 +1059,7 @@ fn a_send_that_is_late_ends_when_the_handle_that_has_its_value_is_gone() {
 /// The agent of a remote handle is polled while the offering choice is busy with another branch. It tries
 /// again when the choice is open.
 #[test]
-fn an_agent_that_finds_a_choice_busy_is_woken_when_the_choice_is_open() {
+fn agent_is_woken_when_a_busy_choice_opens() {
     struct Woken(AtomicBool);
     impl Wake for Woken {
         fn wake(self: Arc<Self>) {
@@ -1134,7 +1134,7 @@ fn unread_offer_is_forwarded_without_its_value() {
 
 /// A local receive requests the value, which keeps its place; meanwhile no remote handle can get it.
 #[test]
-fn an_unread_value_is_fetched_for_a_receiver_here() {
+fn keeper_fetches_unread_value_for_a_local_receiver() {
     let (mut inlet, there, mut here) = keeper();
     inlet.offer_unread(5);
     inlet.offer(6, 16);
@@ -1200,7 +1200,7 @@ fn an_unread_value_is_lost_with_its_holder() {
 /// The same for a remote choice's offer: it is granted unread to a handle that can read it, and given up
 /// without a value.
 #[test]
-fn a_choice_is_granted_unread_to_a_handle_elsewhere_alone() {
+fn choice_is_granted_unread_only_to_a_remote_handle() {
     let (mut inlet, there, mut here) = keeper();
     inlet.offer_choice(5, 1);
     assert!(matches!(there.reserve_unread(1), Reserved::Later));
@@ -1321,7 +1321,7 @@ fn value_returned_to_a_poisoned_buffer_is_dropped() {
 
 /// Writers that always send, each on a channel in two halves: a fair choice serves the channels in turn.
 #[test]
-fn a_fair_choice_over_halves_serves_all_alike() {
+fn fair_choice_over_halves_serves_channels_equally() {
     let (mut receivers, counts) = (Vec::new(), RefCell::new([0_u32; 8]));
     let mut parties: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
     for number in 0..8_usize {
@@ -1349,7 +1349,7 @@ fn a_fair_choice_over_halves_serves_all_alike() {
 
 /// `poll_gone` takes none of an agent's events, and is woken at the end of the channel.
 #[test]
-fn looking_for_the_end_takes_no_event_and_is_woken() {
+fn poll_gone_takes_no_event_and_is_woken_at_the_end() {
     struct Woken(AtomicBool);
     impl Wake for Woken {
         fn wake(self: Arc<Self>) {

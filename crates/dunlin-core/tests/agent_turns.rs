@@ -39,7 +39,7 @@ fn alone() -> MutexGuard<'static, ()> {
 /// Every party is polled in turn, but the choice finds itself reserved each time: it is requested again
 /// between its release and its next poll. Its other branch is ready, and happens.
 #[test]
-fn a_choice_that_calls_back_is_not_reserved_again_before_its_turn() {
+fn revoking_choice_is_not_reserved_again_before_its_turn() {
     let _alone = alone();
     let (mut tx, rx, mut agents) = halves();
     let mut rx = rx.share();
@@ -70,7 +70,7 @@ fn a_choice_that_calls_back_is_not_reserved_again_before_its_turn() {
 /// A choice has revoked its reservation: a receiver that requests it again waits until the choice has been
 /// polled, or, if it is not polled any more, for no longer than its patience.
 #[test]
-fn a_choice_that_calls_back_is_reserved_again_after_its_turn() {
+fn revoking_choice_is_reserved_again_after_its_turn() {
     let _alone = alone();
     for sleeps in [false, true] {
         let (mut tx, mut rx, mut agents) = halves();
@@ -107,7 +107,7 @@ fn a_choice_that_calls_back_is_reserved_again_after_its_turn() {
 
 /// A local receiver may take during the choice's turn: it decides at once and returns nothing.
 #[test]
-fn a_receiver_that_is_here_does_not_wait_for_the_turn() {
+fn local_receiver_does_not_wait_for_the_turn_of_a_choice() {
     let _alone = alone();
     let ((mut tx, mut rx, mut agents), (mut ty, mut ry)) = (halves(), channel());
     let (mut a, mut b) = (Some(1), Some(2));
@@ -179,7 +179,7 @@ fn a_receiver_waiting_for_a_choice_is_notified_when_it_is_decided() {
 /// A future that is never ready has its choice polled more often than a value travels. The choice revokes its
 /// reservation once, to poll that future, and leaves the next reservation to the receiver.
 #[test]
-fn a_future_that_is_polled_all_the_time_does_not_starve_a_send() {
+fn frequently_polled_future_does_not_starve_a_send() {
     let _alone = alone();
     let (mut tx, mut rx, mut agents) = halves();
     let (mut slot, polls) = (Some(1), Cell::new(0));
@@ -214,7 +214,7 @@ fn a_future_that_is_polled_all_the_time_does_not_starve_a_send() {
 /// A branch that stays ready once it is ready is checked while the choice is reserved; the reservation is
 /// revoked only when the branch is ready. So a sender that waits for another channel's end does not delay it.
 #[test]
-fn a_branch_that_stays_ready_is_looked_at_without_asking_back() {
+fn branch_that_stays_ready_is_checked_without_revoking() {
     for ends in [false, true] {
         let ((mut tx, mut rx, mut agents), (mut ty, ry)) = (halves(), channel::<u32>());
         let (mut slot, ry) = (Some(1), Cell::new(Some(ry)));
@@ -250,7 +250,7 @@ fn said(outlet: &mut Outlet<u32>) -> Option<Event<u32>> {
 /// For a branch that must be polled, every other reservation is revoked, once however often the choice is
 /// polled; for a branch that is ready, every reservation is.
 #[test]
-fn which_reservations_are_asked_back() {
+fn choice_revokes_every_other_reservation_unless_a_branch_is_ready() {
     let _alone = alone();
     let ((mut tx, rx), (mut ty, ry)) = (channel(), channel::<u32>());
     let (mut outlet, mut slot, mut ry) = (Outlet::new(rx), Some(1), Some(ry));

@@ -93,7 +93,7 @@ fn a_single_party_completes_alone() {
 }
 
 #[test]
-fn a_phase_that_waits_needs_a_newcomer_too() {
+fn waiting_phase_also_needs_a_newcomer() {
     let mut a = barrier();
     let mut b = a.enrol();
     let door = a.enrol();
@@ -106,7 +106,7 @@ fn a_phase_that_waits_needs_a_newcomer_too() {
 }
 
 #[test]
-fn a_resigned_party_is_not_waited_for() {
+fn sync_does_not_wait_for_a_resigned_party() {
     let mut a = barrier();
     let (mut b, c) = (a.enrol(), a.enrol());
     let (mut first, mut second) = (waiting(a.sync()), waiting(b.sync()));
@@ -145,7 +145,7 @@ fn a_cancelled_sync_has_not_arrived() {
 }
 
 #[test]
-fn completed_before_the_deadline_was_seen() {
+fn phase_completed_before_the_deadline_is_ok() {
     let mut a = barrier();
     let mut b = a.enrol();
     let late = AtomicUsize::new(0);
@@ -173,7 +173,7 @@ fn completed_before_the_deadline_was_seen() {
 }
 
 #[test]
-fn a_forgotten_wait_stands_until_the_next() {
+fn forgotten_sync_stands_until_the_next_sync() {
     let mut a = barrier();
     let mut b = a.enrol();
     let mut forgotten = a.sync();
@@ -190,7 +190,7 @@ fn a_forgotten_wait_stands_until_the_next() {
 }
 
 #[test]
-fn of_two_barriers_a_choice_takes_one() {
+fn choice_takes_one_of_two_barriers() {
     for first in [true, false] {
         let (mut a, mut x) = (barrier(), barrier());
         let (mut b, mut y) = (a.enrol(), x.enrol());
@@ -257,7 +257,7 @@ fn a_party_that_took_another_branch_has_not_arrived() {
 /// The other party arrives while the choice is closed, because it polls a branch that cannot be undone. The
 /// phase completes when the choice is open again, but not if that branch is ready.
 #[test]
-fn a_closed_choice_is_there_when_it_is_open_again() {
+fn phase_completes_when_a_closed_choice_opens() {
     for (with_deadline, is_ready) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut a = barrier();
         let mut b = a.enrol();
@@ -289,7 +289,7 @@ fn a_closed_choice_is_there_when_it_is_open_again() {
 /// The other party arrives while the choice is reserved for a remote receiver, through the send beside the
 /// party's sync.
 #[test]
-fn a_reserved_choice_is_there_when_it_is_given_back() {
+fn phase_completes_when_a_reserved_choice_is_released() {
     for (given_back, polled) in [(true, true), (true, false), (false, true)] {
         let (mut a, (mut tx, far)) = (barrier(), channel());
         let mut b = a.enrol();
@@ -332,7 +332,7 @@ fn a_reserved_choice_is_there_when_it_is_given_back() {
 }
 
 #[test]
-fn lent_to_several_choices() {
+fn sync_is_lent_to_several_choices() {
     let mut a = barrier();
     let (mut b, (mut tx, mut rx)) = (a.enrol(), channel());
     let mut sync = a.sync();

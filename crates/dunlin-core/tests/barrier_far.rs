@@ -726,7 +726,7 @@ fn a_node_is_lost() {
 /// A choice that stays reserved for long takes its other branch as soon as that is ready, at the barrier's
 /// keeper and elsewhere.
 #[test]
-fn a_reserved_choice_calls_itself_back() {
+fn reserved_choice_takes_its_other_ready_branch() {
     for (far, is_deadline) in [(false, false), (false, true), (true, false), (true, true)] {
         let world = World::new(1);
         let here = barrier();
@@ -816,7 +816,7 @@ fn a_silent_connection_blocks_no_party_for_ever() {
 
 /// A choice that is reserved when the barrier's keeper is lost ends, and reports the loss.
 #[test]
-fn a_reserved_choice_ends_with_its_keeper() {
+fn reserved_choice_reports_loss_of_the_keeper() {
     let world = World::new(1);
     let mut here = barrier();
     let (mut there, cut) = world.carry(here.enrol());

@@ -26,7 +26,7 @@ fn failed<T>(value: T, why: Why, received: usize) -> Option<Result<(), Broadcast
 }
 
 #[test]
-fn ok_when_all_have_returned_it() {
+fn broadcast_is_ok_when_all_receivers_have_the_value() {
     let (mut tx, joiner) = broadcast();
     let (mut a, mut b) = (joiner.join(), joiner.join());
     let wakes = Arc::new(Wakes::default());
@@ -41,7 +41,7 @@ fn ok_when_all_have_returned_it() {
 }
 
 #[test]
-fn a_leaving_receiver_is_not_waited_for() {
+fn send_does_not_wait_for_a_leaving_receiver() {
     let (mut tx, joiner) = broadcast();
     let (mut a, b, c) = (joiner.join(), joiner.join(), joiner.join());
     let wakes = Arc::new(Wakes::default());
@@ -58,7 +58,7 @@ fn a_leaving_receiver_is_not_waited_for() {
 }
 
 #[test]
-fn a_receiver_that_joins_meanwhile_gets_the_next() {
+fn receiver_that_joins_during_a_send_gets_the_next_value() {
     let (mut tx, joiner) = broadcast();
     let mut a = joiner.join();
     let mut send = tx.send(1);
@@ -174,7 +174,7 @@ fn complete_until_is_poisoned_when_a_receiver_poisons() {
 
 /// The outcome at a remote receiver whose agent has the value is unknown until the agent answers.
 #[test]
-fn complete_until_does_not_know_of_an_agent_that_does_not_answer() {
+fn complete_until_counts_a_silent_agent_as_unknown() {
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Answer {
         None,
@@ -355,7 +355,7 @@ fn poison_from_one_receiver_reaches_all() {
 }
 
 #[test]
-fn poison_that_comes_when_all_have_it_is_for_the_next() {
+fn poison_after_delivery_fails_the_next_send() {
     let (mut tx, joiner) = broadcast();
     let (mut a, mut b) = (joiner.join(), joiner.join());
     let mut send = tx.send(1);
@@ -369,7 +369,7 @@ fn poison_that_comes_when_all_have_it_is_for_the_next() {
 
 /// A retired receiver has left, so poison of its own channel affects no other receiver.
 #[test]
-fn poison_of_a_receiver_that_left_is_its_own() {
+fn poison_of_a_retired_receiver_reaches_no_other() {
     let (mut tx, joiner) = broadcast();
     let (mut a, mut b) = (joiner.join(), joiner.join());
     let mut send = tx.send(1);
@@ -382,7 +382,7 @@ fn poison_of_a_receiver_that_left_is_its_own() {
 }
 
 #[test]
-fn the_sender_ends_it_for_all() {
+fn end_of_the_broadcast_reaches_all_receivers() {
     let (tx, joiner) = broadcast_with(fifo(1));
     let (mut tx, mut a) = (tx, joiner.join());
     assert_eq!(poll(&mut tx.send(1)), Some(Ok(())));
@@ -406,7 +406,7 @@ fn the_sender_ends_it_for_all() {
 
 /// The poison of one of ten thousand receivers reaches all of them, by a loop and not by recursion.
 #[test]
-fn poison_reaches_very_many() {
+fn poison_reaches_ten_thousand_receivers() {
     let (_tx, joiner) = broadcast::<u8>();
     let mut receivers: Vec<_> = (0..10_000).map(|_| joiner.join()).collect();
     receivers[17].poison("sick");
@@ -505,7 +505,7 @@ fn a_joined_receiver_is_like_any_other() {
 }
 
 #[test]
-fn those_without_the_power_cannot_poison() {
+fn receivers_of_a_no_poison_joiner_cannot_poison() {
     let (mut tx, joiner) = broadcast::<u8>();
     let joiner = joiner.no_poison();
     let mut a: Receiver<u8, dunlin_core::NoPoison> = joiner.join();
@@ -519,7 +519,7 @@ fn those_without_the_power_cannot_poison() {
 }
 
 #[test]
-fn its_waits_are_shown() {
+fn broadcast_waits_are_shown() {
     let (tx, joiner) = broadcast();
     let mut tx = tx.at_least(2);
     let mut a = joiner.join();
@@ -543,7 +543,7 @@ fn its_waits_are_shown() {
 
 /// Values that were not received are dropped, each once, and no reference remains.
 #[test]
-fn nothing_is_left() {
+fn unreceived_broadcast_values_are_dropped_once() {
     let counted = Rc::new(());
     let (mut tx, joiner) = broadcast();
     let (mut a, b) = (joiner.join(), joiner.join());

@@ -42,7 +42,7 @@ fn run<F: Future + Unpin>(future: &mut F, wakes: &Arc<Wakes>) -> Option<F::Outpu
 
 /// An operation in the branch was refused and polled again in the same poll, so it has woken nothing.
 #[test]
-fn a_par_in_a_branch_that_gave_way_in_itself_leaves_the_choice_a_wake() {
+fn par_that_yields_within_a_branch_keeps_the_choice_woken() {
     let ((_silent, mut never), (mut tx, mut lower), wakes) = (channel::<u8>(), channel(), Arc::<Wakes>::default());
     let mut choice = pin!(async {
         alt! {
@@ -58,7 +58,7 @@ fn a_par_in_a_branch_that_gave_way_in_itself_leaves_the_choice_a_wake() {
 }
 
 #[test]
-fn a_par_in_a_branch_that_gave_way_in_itself_does_not_hide_the_branches_below() {
+fn par_that_yields_within_a_branch_does_not_hide_lower_branches() {
     let ((_silent, mut never), mut lower) = (channel::<u8>(), ended());
     let mut choice = pin!(async {
         alt! {
@@ -88,7 +88,7 @@ fn a_choice_in_a_par_is_woken_too() {
 
 /// An executor inside a branch polls with its own waker and drops operations that are not ready.
 #[test]
-fn a_refusal_that_wakes_something_else_wakes_the_choice_too() {
+fn refusal_with_a_foreign_waker_also_wakes_the_choice() {
     let (mut busy, mut lower, wakes) = (ended(), ended(), Arc::<Wakes>::default());
     let mut choice = pin!(async {
         alt! {
@@ -107,7 +107,7 @@ fn a_refusal_that_wakes_something_else_wakes_the_choice_too() {
 
 /// Each `par!` ended in its first poll and renewed the budget of the operations it had refused.
 #[test]
-fn a_loop_of_par_gives_way() {
+fn loop_of_par_yields() {
     let (wakes, rounds) = (Arc::<Wakes>::default(), Cell::new(0));
     let mut task = pin!(async {
         let (mut tx, mut rx): (Sender<u32>, _) = channel();
@@ -128,7 +128,7 @@ fn a_loop_of_par_gives_way() {
 
 /// The same inside a `par!`: its siblings get their turn, and finally its neighbours.
 #[test]
-fn a_loop_of_par_in_a_par_gives_way() {
+fn loop_of_par_in_a_par_yields() {
     let (wakes, rounds, turns) = (Arc::<Wakes>::default(), Cell::new(0), Cell::new(0));
     let mut task = pin!(async {
         par!(
@@ -186,7 +186,7 @@ fn a_par_that_is_polled_again_has_the_whole_budget() {
 
 /// The same for a process, which `dunlin` polls as an [`Alone`].
 #[test]
-fn a_process_that_is_polled_after_the_budget_was_spent_has_the_whole_budget() {
+fn process_has_the_whole_budget_after_other_tasks_used_it_up() {
     let mut cx = Context::from_waker(Waker::noop());
     assert!(pin!(operations(MANY)).poll(&mut cx).is_pending(), "it has spent the budget");
     let mut process = pin!(Alone::outside(operations(100)));

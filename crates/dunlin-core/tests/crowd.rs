@@ -140,7 +140,7 @@ fn a_value_wakes_at_most_sixteen_of_the_parked_receivers() {
 }
 
 #[test]
-fn a_rendezvous_wakes_one_receiver_where_woken_receivers_are_polled_soon() {
+fn rendezvous_learns_to_wake_one_receiver_when_receivers_poll_soon() {
     let _alone = alone();
     let (mut tx, rx) = channel();
     let (rx, log) = (rx.share(), Log::default());
@@ -183,7 +183,7 @@ fn a_receiver_that_is_woken_and_dropped_passes_its_wake_on() {
 }
 
 #[test]
-fn a_receiver_whose_choice_goes_elsewhere_passes_its_wake_on() {
+fn receiver_whose_choice_takes_another_branch_passes_its_wake_on() {
     let _alone = alone();
     for policy in policies() {
         let (mut tx, rx) = channel_with(policy.clone());
@@ -255,7 +255,7 @@ fn receivers_that_are_woken_and_not_polled_keep_a_value_until_the_next_tick() {
 }
 
 #[test]
-fn nothing_left_needs_no_wake_at_the_tick() {
+fn empty_channel_wakes_no_receiver_at_the_tick() {
     let _alone = alone();
     for policy in policies() {
         let (mut tx, rx) = channel_with(policy.clone());
@@ -308,7 +308,7 @@ fn the_end_of_the_channel_wakes_all_receivers() {
 }
 
 #[test]
-fn receivers_held_back_by_a_claim_return_when_it_ends_after_the_channel() {
+fn receivers_held_back_by_a_claim_get_the_end_when_it_ends() {
     let _alone = alone();
     let (tx, rx) = channel::<u32>();
     let (rx, ended) = (rx.share(), Rc::new(RefCell::new(0)));
@@ -332,7 +332,7 @@ fn receivers_held_back_by_a_claim_return_when_it_ends_after_the_channel() {
 }
 
 #[test]
-fn values_that_come_at_once_are_all_received_without_a_tick() {
+fn values_sent_during_a_claim_are_received_without_a_tick() {
     let _alone = alone();
     // The claim holds all receivers back; when it ends, all proceed: the sixteen woken ones wake the others.
     let (mut tx, rx) = channel_with(unbounded());
@@ -355,7 +355,7 @@ fn values_that_come_at_once_are_all_received_without_a_tick() {
 }
 
 #[test]
-fn a_claim_receives_without_waking_those_it_holds_back() {
+fn claim_receives_without_waking_held_back_receivers() {
     let _alone = alone();
     let (tx, rx) = channel();
     let (mut tx, rx, log) = (tx, rx.share(), Log::default());

@@ -16,7 +16,7 @@ fn ended() -> Receiver<u8> {
 }
 
 #[test]
-fn a_send_that_lost_a_choice_is_offered_in_the_next() {
+fn unchosen_lent_send_is_offered_in_the_next_choice() {
     let ((mut tx, mut rx), mut other, mut slot) = (channel(), ended(), Some(7));
     let mut sending = tx.send_from(&mut slot);
     {
@@ -39,7 +39,7 @@ fn a_send_that_lost_a_choice_is_offered_in_the_next() {
 }
 
 #[test]
-fn a_send_that_lost_a_choice_can_be_awaited() {
+fn unchosen_lent_send_can_be_awaited() {
     let ((mut tx, mut rx), mut slot, wakes) = (channel(), Some(7), Arc::<Wakes>::default());
     let mut sending = tx.send_from(&mut slot);
     {
@@ -59,7 +59,7 @@ fn a_send_that_lost_a_choice_can_be_awaited() {
 /// The choice was dropped while it was open, as by a `select!`: a receive that took the value then decided
 /// the old choice, and another branch of the next choice happened too.
 #[test]
-fn a_send_of_a_choice_that_was_dropped_belongs_to_the_next() {
+fn send_of_a_dropped_choice_belongs_to_the_next_choice() {
     for first_dropped in [true, false] {
         let ((mut tx, mut rx), (mut ty, mut ry), mut slot) = (channel(), channel(), Some(7));
         let mut sending = tx.send_from(&mut slot);
@@ -87,7 +87,7 @@ fn a_send_of_a_choice_that_was_dropped_belongs_to_the_next() {
 }
 
 #[test]
-fn a_send_that_was_received_between_two_choices_is_done() {
+fn lent_send_received_between_choices_is_complete() {
     let ((mut tx, mut rx), mut slot) = (channel(), Some(7));
     let mut sending = tx.send_from(&mut slot);
     {
@@ -105,7 +105,7 @@ fn a_send_that_was_received_between_two_choices_is_done() {
 }
 
 #[test]
-fn a_send_that_an_extended_receive_holds_between_two_choices_is_done_with_the_release() {
+fn lent_send_held_by_extended_receive_completes_at_the_release() {
     let ((mut tx, mut rx), mut slot, wakes) = (channel(), Some(7), Arc::<Wakes>::default());
     let mut sending = tx.send_from(&mut slot);
     let (_silent, mut never) = channel::<u8>();
@@ -146,7 +146,7 @@ fn a_send_behind_a_forgotten_one_is_offered_in_a_choice() {
 }
 
 #[test]
-fn a_buffered_send_that_lost_a_choice_is_admitted_in_the_next() {
+fn unchosen_lent_send_to_a_buffer_is_admitted_in_the_next_choice() {
     let ((mut tx, mut rx), mut slot) = (channel_with(fifo(1)), Some(7));
     assert_eq!(poll(&mut tx.send(1)), Some(Ok(())));
     let mut sending = tx.send_from(&mut slot);
@@ -172,7 +172,7 @@ fn two() -> ([Sender<u8>; 2], [Receiver<u8>; 2]) {
 }
 
 #[test]
-fn send_to_any_that_was_received_between_two_choices_is_done() {
+fn lent_send_to_any_received_between_choices_is_complete() {
     for awaited in [false, true] {
         let ((mut senders, mut receivers), mut slot) = (two(), Some(7));
         let mut any = send_to_any(&mut slot, &mut senders);
@@ -198,7 +198,7 @@ fn send_to_any_that_was_received_between_two_choices_is_done() {
 }
 
 #[test]
-fn send_to_any_that_an_extended_receive_holds_is_done_with_the_release() {
+fn lent_send_to_any_held_by_extended_receive_completes_at_the_release() {
     let ((mut senders, mut receivers), mut slot, wakes) = (two(), Some(7), Arc::<Wakes>::default());
     let mut any = send_to_any(&mut slot, &mut senders);
     let (_silent, mut never) = channel::<u8>();
@@ -219,7 +219,7 @@ fn send_to_any_that_an_extended_receive_holds_is_done_with_the_release() {
 }
 
 #[test]
-fn send_to_any_that_lost_a_choice_is_offered_in_the_next_and_awaited() {
+fn unchosen_lent_send_to_any_is_offered_again_and_awaited() {
     let ((mut senders, mut receivers), mut other, mut slot) = (two(), ended(), Some(7));
     let mut any = send_to_any(&mut slot, &mut senders);
     for _ in 0..3 {
@@ -302,7 +302,7 @@ fn fair_choice_takes_send_to_any_and_receive_within_n_plus_1_choices() {
 
 /// Counted by the turn of the sender that is never chosen, the branch would come first each time.
 #[test]
-fn send_to_any_with_a_sender_that_has_no_receiver_leaves_other_branches_their_turns() {
+fn send_to_any_with_an_unreceived_sender_leaves_other_branches_turns() {
     let ((mut senders, [_silent, mut receiver]), mut ready) = (two(), ended());
     let mut turns = [0; 2];
     for _ in 0..100 {

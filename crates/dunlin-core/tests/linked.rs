@@ -149,7 +149,7 @@ fn value_is_decoded_and_dropped_by_the_ends() {
 }
 
 #[test]
-fn choice_finds_an_offer_that_came_before_it() {
+fn choice_receives_an_offer_that_arrived_before_it() {
     let (mut tx, mut rx, halves) = over_a_link::<Own>();
     let (_other_tx, mut other_rx) = channel::<u32>();
     let mut send = Box::pin(tx.send(own(1)));
@@ -162,7 +162,7 @@ fn choice_finds_an_offer_that_came_before_it() {
 }
 
 #[test]
-fn value_that_is_read_is_not_taken_for_the_offer_that_came_meanwhile() {
+fn value_read_during_a_withdrawal_does_not_answer_the_next_offer() {
     let (_tx, mut rx, halves) = over_a_link::<Own>();
     let bytes = |number: u32| vec![0x82, number as u8, 0x80].into();
     halves.home.hear(Word::Offer { ticket: 2, value: bytes(1) }).unwrap();
@@ -297,7 +297,7 @@ fn send_that_is_dropped_while_its_value_is_read_is_not_taken() {
 }
 
 #[test]
-fn send_whose_deadline_passes_while_its_value_is_read_answers_the_truth() {
+fn send_agrees_with_receive_when_deadline_passes_during_read() {
     for read_first in [false, true] {
         let (mut tx, mut rx, halves) = over_a_link::<Own>();
         let (mut clock, mut bell) = channel::<()>();
@@ -391,7 +391,7 @@ fn refused_send_leaves_no_bytes_for_the_next_offer() {
 }
 
 #[test]
-fn choices_on_both_sides_encode_at_the_grant_and_an_unreadable_value_decides_neither() {
+fn choices_encode_at_the_grant_and_unreadable_value_decides_neither() {
     for number in [7, 13] {
         let (mut tx, mut rx, halves) = over_a_link::<Own>();
         let (mut other_tx, mut other_rx) = channel::<u32>();
@@ -463,7 +463,7 @@ fn value_that_cannot_be_encoded_at_the_grant_fails_its_branch() {
 }
 
 #[test]
-fn nothing_takes_a_value_that_is_being_encoded() {
+fn value_being_encoded_cannot_be_received() {
     let (tx, mut rx, halves) = over_a_link::<Own>();
     let (local_tx, local_rx) = channel::<Own>();
     let mut slot = Some(large(7));
@@ -497,7 +497,7 @@ fn nothing_takes_a_value_that_is_being_encoded() {
 }
 
 #[test]
-fn end_of_the_channel_while_a_value_is_read_is_in_time() {
+fn end_of_the_channel_during_a_read_fails_receive_and_send() {
     for ended in [Ended::Poisoned("now".into()), Ended::Retired] {
         let (mut tx, mut rx, halves) = over_a_link::<Own>();
         let post = tx.send_nowait(own(1));
@@ -531,7 +531,7 @@ fn connection_loss_during_read_fails_receive_and_leaves_send_unknown() {
 }
 
 #[test]
-fn words_that_no_half_sends_are_errors() {
+fn unexpected_words_are_errors() {
     let (mut tx, _rx, halves) = over_a_link::<Own>();
     let post = tx.send_nowait(own(1));
     let [Word::Offer { ticket, ref value }] = halves.forth.take()[..] else { panic!("no offer") };
@@ -546,7 +546,7 @@ fn words_that_no_half_sends_are_errors() {
 }
 
 #[test]
-fn ends_that_are_dropped_leave_no_half_open() {
+fn dropped_ends_leave_no_half_open() {
     for receiver_first in [false, true] {
         let (mut tx, rx, halves) = over_a_link::<Own>();
         let post = tx.send_nowait(own(1));
@@ -625,7 +625,7 @@ fn nothing_is_offered_before_the_home_has_opened() {
 }
 
 #[test]
-fn a_place_that_is_promised_is_used_without_a_word_of_the_home() {
+fn send_uses_a_promised_place_without_asking_the_home() {
     let (mut tx, mut rx, halves) = not_opened::<Own>(fifo(2));
     halves.carry();
     tx.try_send(own(1)).unwrap();
@@ -702,7 +702,7 @@ fn unreadable_value_in_the_buffer_poisons_the_channel() {
 }
 
 #[test]
-fn large_value_of_a_choice_is_encoded_when_there_is_a_place_for_it() {
+fn large_value_of_a_choice_is_encoded_when_a_place_is_promised() {
     let (mut tx, mut rx, halves) = not_opened::<Own>(fifo(1));
     halves.carry();
     ready(pin!(tx.send(own(1)))).unwrap();
@@ -730,7 +730,7 @@ fn large_value_of_a_choice_is_encoded_when_there_is_a_place_for_it() {
 }
 
 #[test]
-fn choice_of_two_buffers_sends_its_one_value_into_that_which_has_a_place() {
+fn send_to_any_sends_to_the_buffer_with_a_free_place() {
     let (mut full, _kept, halves) = not_opened::<Own>(fifo(1));
     let (mut free, mut rx, others) = not_opened::<Own>(fifo(1));
     halves.carry();
@@ -758,7 +758,7 @@ fn choice_of_two_buffers_sends_its_one_value_into_that_which_has_a_place() {
 }
 
 #[test]
-fn value_that_has_gone_into_a_place_does_not_come_back_when_its_send_is_dropped() {
+fn dropped_send_does_not_return_a_value_already_sent_on_a_credit() {
     let (tx, mut rx, halves) = not_opened::<Own>(fifo(1));
     let (other, _kept, others) = not_opened::<Own>(fifo(1));
     halves.carry();
@@ -805,7 +805,7 @@ fn receive_returns_pending_while_its_value_keeps_being_overwritten() {
 }
 
 #[test]
-fn value_that_comes_behind_poison_is_destroyed() {
+fn value_that_arrives_after_poison_is_dropped() {
     let (mut tx, mut rx, halves) = not_opened::<Own>(fifo(2));
     halves.carry();
     ready(pin!(tx.send(own(1)))).unwrap();
@@ -849,7 +849,7 @@ fn choice_keeps_its_offer_when_buffer_is_full_at_the_grant() {
 }
 
 #[test]
-fn value_that_is_overwritten_while_it_is_read_is_not_received() {
+fn value_overwritten_during_its_read_is_not_received() {
     let (mut tx, mut rx, halves) = not_opened::<Own>(overwrite_oldest(1));
     halves.carry();
     let mut first = pin!(tx.send(own(1)));
@@ -882,7 +882,7 @@ impl Drop for ReadBuffer {
 
 /// An offer may wait for hours; it must not keep the whole read buffer that it arrived in.
 #[test]
-fn a_small_value_that_waits_does_not_keep_the_memory_it_has_come_in() {
+fn small_waiting_value_does_not_keep_its_read_buffer() {
     for (bytes, is_apart) in [(100, true), (20 << 10, false)] {
         let (_tx, _rx, halves) = over_a_link::<Own>();
         let is_gone = Arc::new(AtomicBool::new(false));

@@ -48,7 +48,7 @@ fn a_credit_is_used_as_the_receiver_retires() {
 
 /// A send waits for the place that a receive frees.
 #[test]
-fn a_place_comes_back() {
+fn waiting_send_gets_the_place_freed_by_a_receive() {
     model_within(1, || {
         let (mut tx, mut rx, agents) = joined_fifo();
         let sender = spawn(move || {
@@ -153,7 +153,7 @@ fn reservation_and_foreign_future_in_a_choice_do_not_livelock() {
 /// The same with two receivers of one channel: one of them requests after the other's reservation was
 /// revoked.
 #[test]
-fn two_receivers_meet_a_foreign_branch() {
+fn two_receivers_race_a_foreign_branch() {
     model_within(2, || {
         let (mut tx, rx, agents) = joined();
         let mut rx = rx.share();
@@ -179,7 +179,7 @@ fn two_receivers_meet_a_foreign_branch() {
 
 /// The same with two receivers of two channels, whose agents reserve the one choice in turn.
 #[test]
-fn two_agents_meet_a_foreign_branch() {
+fn two_agents_race_a_foreign_branch() {
     model_within(1, || {
         let ((mut tx, mut rx, one), (mut ty, mut ry, other)) = (halves(), halves());
         let agents = spawn(move || block_on(async { par!(one, other) }));

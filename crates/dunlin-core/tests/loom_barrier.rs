@@ -404,7 +404,7 @@ fn a_foreign_future_races_the_last_arrival() {
 
 /// A choice takes another branch, so it is no longer at the barrier, and then arrives again.
 #[test]
-fn comes_again() {
+fn choice_arrives_again_after_another_branch() {
     model_within(2, || {
         let (mut a, (mut tx, mut rx)) = (barrier(), channel());
         let mut b = a.enrol();
@@ -465,7 +465,7 @@ fn a_reservation_that_is_given_back() {
 /// A phase was complete before this choice, and one branch reports it | the offer of the other branch is
 /// taken: exactly one of the two happens.
 #[test]
-fn a_phase_of_before_races_a_take() {
+fn completed_phase_races_a_take() {
     model(|| {
         let ((mut a, (mut tx, mut rx)), mut slot) = ((barrier(), channel()), Some(7));
         let mut b = a.enrol();

@@ -19,7 +19,7 @@ fn once(mut rx: Receiver<u32>) -> Option<u32> {
 }
 
 #[test]
-fn two_receivers_get_it() {
+fn two_receivers_get_the_value() {
     model_within(2, || {
         let (mut tx, joiner) = broadcast();
         let (a, mut b) = (joiner.join(), joiner.join());
@@ -65,7 +65,7 @@ fn join_ends_the_wait_for_the_least_number() {
 
 /// No receiver joins: the last joiner is dropped while the send waits, or before.
 #[test]
-fn the_last_joiner_goes() {
+fn send_ends_when_the_last_joiner_drops() {
     model(|| {
         let (tx, joiner) = broadcast();
         let mut tx = tx.at_least(1);
@@ -77,7 +77,7 @@ fn the_last_joiner_goes() {
 
 /// One of two required receivers is joined, and leaves. No joiner is left, so the wait ends.
 #[test]
-fn the_last_receiver_goes() {
+fn send_ends_when_the_last_receiver_leaves() {
     model(|| {
         let (tx, joiner) = broadcast();
         let mut tx = tx.at_least(2);
@@ -177,7 +177,7 @@ fn a_dropped_send_races_recv() {
 
 /// The broadcast is dropped while a receiver joins: the receiver gets the end.
 #[test]
-fn the_sender_goes_while_one_joins() {
+fn drop_of_the_broadcast_races_a_join() {
     model(|| {
         let (tx, joiner) = broadcast::<u32>();
         let sender = spawn(move || drop(tx));

@@ -139,7 +139,7 @@ fn two_receivers_compete_for_one_choice() {
 /// The receiver takes the second offer, and then finds the first one dead, while the owner polls. The owner
 /// must return the second, though its first offer has also been removed.
 #[test]
-fn a_dead_offer_is_not_a_taken_one() {
+fn choice_distinguishes_dead_offer_from_taken_offer() {
     model(|| {
         let ((mut tx, mut rx), (mut ty, mut ry)) = (channel(), channel());
         let receiver = spawn(move || {
@@ -198,7 +198,7 @@ fn choice_dropped_races_take() {
 /// While a choice polls a foreign future its offers cannot be taken: a receiver that arrives then is turned
 /// away, and woken when the choice is open again.
 #[test]
-fn turned_away_is_roused() {
+fn receiver_turned_away_by_a_closed_choice_is_woken() {
     model(|| {
         let (mut tx, mut rx) = channel();
         let receiver = spawn(move || block_on(rx.recv()));
@@ -233,7 +233,7 @@ fn foreign_races_take() {
 
 /// A receiver with a choice of its own is also turned away; its other branch never happens.
 #[test]
-fn turned_away_choice_is_roused() {
+fn choice_turned_away_by_a_closed_choice_is_woken() {
     model(|| {
         let ((mut tx, mut rx), (mut ty, _ry)) = (channel(), channel());
         let receiver = spawn(move || send_or_receive(&mut ty, &mut rx, 8, false));

@@ -315,7 +315,7 @@ fn a_lone_send_beside_a_claim() {
 /// A claim of the receiving end holds back a lone receive; a value arrives, and the claim ends without taking
 /// it.
 #[test]
-fn a_lone_receive_is_roused_when_the_claim_ends() {
+fn lone_receive_is_woken_when_the_claim_ends() {
     model(|| {
         let (mut tx, rx) = channel();
         let mut one = rx.share();

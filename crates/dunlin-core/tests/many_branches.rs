@@ -36,7 +36,7 @@ fn large_choice_finds_offers_before_it_registers() {
 }
 
 #[test]
-fn a_choice_of_many_registers_everywhere_when_its_second_look_finds_nothing() {
+fn large_choice_registers_everywhere_after_its_second_check() {
     for sending in [0, 63, 64, 127, 128, MANY - 1] {
         let ((mut senders, mut receivers), wakes) = (channels(MANY), Arc::<Wakes>::default());
         let mut choice = Choice::fair().all(receivers.iter_mut().map(|rx| rx.recv())).into_future();
@@ -51,7 +51,7 @@ fn a_choice_of_many_registers_everywhere_when_its_second_look_finds_nothing() {
 }
 
 #[test]
-fn a_choice_of_few_registers_at_once() {
+fn small_choice_registers_in_its_first_poll() {
     let ((mut tx, mut rx), (_ty, mut ry), wakes) = (channel(), channel::<u8>(), Arc::<Wakes>::default());
     let mut choice = Box::pin(async {
         alt! { v = rx.recv() => v, v = ry.recv() => v }
@@ -64,7 +64,7 @@ fn a_choice_of_few_registers_at_once() {
 }
 
 #[test]
-fn a_choice_of_many_with_skip_takes_it_in_its_first_poll() {
+fn large_choice_takes_skip_in_its_first_poll() {
     let (_senders, mut receivers) = channels(MANY);
     let mut choice = Choice::fair().all(receivers.iter_mut().map(|rx| rx.recv())).skip(Ok(0)).into_future();
     assert_eq!(poll(&mut choice), Some((MANY, Ok(0))));

@@ -46,7 +46,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 #[test]
-fn two_branches_talk() {
+fn two_branches_exchange_values() {
     let (mut tx, mut rx) = channel::<String>();
     let ((), heard) = block_on(async {
         par!(
@@ -69,7 +69,7 @@ fn two_branches_talk() {
 }
 
 #[test]
-fn two_threads_talk_through_a_slot_and_a_queue() {
+fn two_threads_exchange_values_through_a_slot_and_a_queue() {
     for policy in [dunlin_core::rendezvous(), fifo(1)] {
         let (mut tx, mut rx) = channel_with::<Box<u32>>(policy);
         let sender = thread::spawn(move || {
@@ -145,11 +145,11 @@ fn a_par_is_moved_and_dropped_half_way() {
 fn a_panic_in_a_branch_leaves_the_entry_usable() {
     let panicked = std::panic::catch_unwind(|| block_on(async { par!(async { panic!("on purpose") }, async {}) }));
     assert!(panicked.is_err());
-    two_branches_talk();
+    two_branches_exchange_values();
 }
 
 #[test]
-fn choices_meet_on_two_threads() {
+fn choices_communicate_between_two_threads() {
     let ((mut tx, mut rx), (mut ty, mut ry)) = (channel::<Box<u32>>(), channel::<Box<u32>>());
     let other = thread::spawn(move || {
         let mut slot = Some(Box::new(2));

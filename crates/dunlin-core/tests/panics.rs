@@ -197,7 +197,7 @@ fn a_panicking_waker_keeps_no_poison_from_a_broadcast() {
 }
 
 #[test]
-fn a_panicking_waker_keeps_no_claim_out() {
+fn panicking_waker_blocks_no_claim() {
     let (tx, rx) = channel_with::<u8>(fifo(1));
     let mut tx = tx.share();
     let (mut lone, mut waits) = (tx.clone(), tx.clone());
@@ -218,7 +218,7 @@ fn a_panicking_waker_keeps_no_claim_out() {
 
 /// The clock drives the patience of a line of claims; it stopped once a waker had panicked.
 #[test]
-fn a_panicking_waker_ends_no_patience_with_claims() {
+fn panicking_waker_does_not_stop_the_patience_of_claims() {
     let (tx, _rx) = channel::<u8>();
     let mut tx = tx.share();
     let mut handles = [(); 3].map(|()| tx.clone());

@@ -168,7 +168,7 @@ fn a_shared_end_is_claimed_after_the_move() {
 }
 
 #[test]
-fn a_shared_end_lives_as_long_as_any_handle_also_one_on_its_way() {
+fn shared_end_lives_while_a_handle_is_in_transit() {
     let (tx, mut rx) = channel_with::<u8>(fifo(1));
     let (inbox, _) = send_off(tx.share()); // the only handle
     assert_eq!(rx.try_recv(), Err(RecvError::WouldBlock));
@@ -208,7 +208,7 @@ fn two_handles_of_a_shared_receiver_in_one_message() {
 // ---- pending state moves with the end
 
 #[test]
-fn buffered_values_go_along() {
+fn moved_ends_keep_buffered_values() {
     let (mut tx, rx) = channel_with(fifo(3));
     for n in 0..3 {
         tx.try_send(n).unwrap();
@@ -222,7 +222,7 @@ fn buffered_values_go_along() {
 }
 
 #[test]
-fn a_forgotten_offer_goes_along() {
+fn moved_ends_keep_a_forgotten_offer() {
     for policy in [rendezvous(), rendezvous().pending_senders(4, dunlin_core::Overflow::Fifo)] {
         for moves_receiver in [false, true] {
             let (mut tx, mut rx) = channel_with(policy.clone());
@@ -334,7 +334,7 @@ fn ended_channel_stays_ended_when_carried() {
 }
 
 #[test]
-fn a_stream_that_has_failed_has_failed_after_the_move() {
+fn failed_stream_stays_failed_after_the_move() {
     use futures_core::Stream;
     let (tx, mut rx) = channel::<u8>();
     tx.poison("salt");
@@ -527,7 +527,7 @@ fn a_panic_in_the_middle_leaves_the_ends_usable_and_nothing_installed() {
 }
 
 #[test]
-fn an_outbox_after_a_panic_begins_anew() {
+fn outbox_is_reusable_after_a_panic() {
     let (tx, mut rx) = channel::<u8>();
     let mut message = (tx, Bad { panics: true });
     let mut outbox = Outbox::new();
@@ -542,7 +542,7 @@ fn an_outbox_after_a_panic_begins_anew() {
 }
 
 #[test]
-fn of_several_encodings_the_last_counts() {
+fn last_of_several_encodings_counts() {
     let (ends, mut others) = ends();
     let mut outbox = Outbox::new();
     let first = outbox.encode(|| serde_json::to_string(&ends)).unwrap();
@@ -561,7 +561,7 @@ fn of_several_encodings_the_last_counts() {
 }
 
 #[test]
-fn a_panic_after_a_good_encoding_spoils_it() {
+fn panic_in_a_later_encoding_invalidates_the_outbox() {
     let (tx, _rx) = channel::<u8>();
     let message = (tx, Bad { panics: true });
     let mut outbox = Outbox::new();
@@ -571,7 +571,7 @@ fn a_panic_after_a_good_encoding_spoils_it() {
 }
 
 #[test]
-fn given_up_before_the_hand_over_nothing_has_happened() {
+fn ends_are_unchanged_when_outbox_or_sealed_message_drops() {
     let (mut ends, mut others) = ends();
     let mut outbox = Outbox::new();
     outbox.encode(|| serde_json::to_string(&ends)).unwrap();
@@ -639,7 +639,7 @@ fn send_off_any<M: Serialize>(message: M) -> Result<Vec<CarriedEnd>, NotHandedOv
 }
 
 #[test]
-fn an_end_that_is_held_elsewhere_too_stays_there() {
+fn end_also_held_outside_the_message_stays() {
     let (ends, mut others) = ends();
     let ((a, a_kept), (b, b_kept), (c, c_kept)) = (Common::new(ends.0), Common::new(ends.1), Common::new(ends.2));
     let ((d, d_kept), (e, e_kept)) = (Common::new(ends.3), Common::new(ends.4));
@@ -672,7 +672,7 @@ fn an_end_that_is_held_elsewhere_too_stays_there() {
 }
 
 #[test]
-fn a_shared_handle_of_an_end_moves_once_it_is_the_only_one() {
+fn common_end_moves_with_its_only_holder() {
     let (tx, mut rx) = channel::<u8>();
     let (first, kept) = Common::new(tx);
     let second = Common(kept.clone());
@@ -686,7 +686,7 @@ fn a_shared_handle_of_an_end_moves_once_it_is_the_only_one() {
 }
 
 #[test]
-fn an_end_in_common_twice_in_one_message_is_refused() {
+fn common_end_twice_in_one_message_is_refused() {
     let (tx, mut rx) = channel::<u8>();
     let (first, kept) = Common::new(tx);
     let mut outbox = Outbox::new();
@@ -698,7 +698,7 @@ fn an_end_in_common_twice_in_one_message_is_refused() {
 }
 
 #[test]
-fn a_message_that_its_holder_keeps_stays_whole() {
+fn kept_message_keeps_its_ends_after_failed_commit() {
     let (mut ends, mut others) = ends();
     for _ in 0..3 {
         let (sealed, _) = encode(&ends);
@@ -726,7 +726,7 @@ fn a_message_that_was_encoded_twice_is_handed_over_once() {
 }
 
 #[test]
-fn an_end_that_was_never_the_message_s_has_gone() {
+fn commit_refuses_an_end_dropped_during_encoding() {
     struct Makes;
     impl Serialize for Makes {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -739,7 +739,7 @@ fn an_end_that_was_never_the_message_s_has_gone() {
 }
 
 #[test]
-fn of_hand_overs_at_once_one_has_the_end_in_common() {
+fn only_one_of_concurrent_hand_overs_gets_a_common_end() {
     for _ in 0..VALUES / 10 {
         let (tx, mut rx) = channel_with::<u8>(fifo(1));
         let (first, kept) = Common::new(tx);
@@ -782,7 +782,7 @@ fn a_panic_of_the_message_at_the_hand_over_ends_its_channels() {
 // ---- operations that an end refuses
 
 #[test]
-fn without_a_carrier_nothing_is_written_or_read() {
+fn ends_are_not_encoded_or_decoded_without_a_carrier() {
     let (mut ends, mut others) = ends();
     let text = "an end can only travel inside a message on a dunlin channel";
     let refused = [
@@ -867,7 +867,7 @@ fn a_wrong_type_is_refused() {
 }
 
 #[test]
-fn the_power_to_poison_is_kept_as_it_is() {
+fn carried_end_keeps_its_power_to_poison() {
     let (tx, rx) = ChannelFactory::default().ends::<u8, NoPoison, MayPoison>();
     let (tx, rx): (Sender<u8, NoPoison>, Receiver<u8>) = carry((tx, rx));
     let weak = EndKind::Sender { may_poison: false };
@@ -915,7 +915,7 @@ fn an_end_is_taken_once() {
 }
 
 #[test]
-fn a_failed_decoding_has_changed_nothing() {
+fn failed_decoding_leaves_the_inbox_unchanged() {
     for json in [
         r#"[0,1,2,3,"no number"]"#, // of a wrong type
         "[0,1,2,3,0]",              // the wrong end
@@ -997,7 +997,7 @@ fn failed_decoding_does_not_duplicate_taken_ends() {
 }
 
 #[test]
-fn a_panic_in_a_decoding_has_changed_nothing() {
+fn panic_during_decoding_leaves_other_ends_usable() {
     #[derive(Debug)]
     struct Panics;
     impl<'de> Deserialize<'de> for Panics {
@@ -1199,7 +1199,7 @@ fn an_untagged_enum_tries_its_variants() {
 }
 
 #[test]
-fn an_untagged_enum_that_fits_nothing_has_changed_nothing() {
+fn unmatched_untagged_enum_leaves_the_inbox_unchanged() {
     #[derive(Serialize, Deserialize, Debug)]
     #[serde(untagged)]
     enum Other {
@@ -1280,7 +1280,7 @@ fn encoding_unsupported_by_serde_is_refused_without_loss() {
 }
 
 #[test]
-fn formats_may_write_a_newtype_struct_as_they_like() {
+fn ends_decode_from_any_form_of_a_newtype_struct() {
     use serde::de::IntoDeserializer;
     use serde::de::value::{Error, I64Deserializer, SeqDeserializer, U64Deserializer};
     let read = |f: &dyn Fn() -> Result<Sender<u8>, Error>| {
@@ -1356,7 +1356,7 @@ fn a_carrier_within_a_carrier() {
 }
 
 #[test]
-fn an_encoding_is_the_thread_s_own() {
+fn encoding_on_another_thread_is_refused() {
     let (tx, mut rx) = channel::<u8>();
     let mut outbox = Outbox::new();
     let error = outbox.encode(|| std::thread::scope(|s| s.spawn(|| serde_json::to_string(&tx)).join().unwrap()));
@@ -1522,7 +1522,7 @@ fn an_expected_end_is_of_its_kind_or_refused() {
 }
 
 #[test]
-fn of_a_message_that_cannot_be_decoded_nothing_is_adopted() {
+fn undecodable_message_adopts_no_ends() {
     for json in [r#"[0,1,2,3,"no number"]"#, "[0,1,2", "[0,1,2,3,4,5]", "[0,1,2,3,4] true"] {
         let mut inbox = far(&[SENDER, RECEIVER, EndKind::SharedSender, EndKind::Caller, EndKind::Callee]);
         decode::<Ends>(&mut inbox, json).map(drop).unwrap_err();

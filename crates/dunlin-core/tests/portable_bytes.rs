@@ -529,7 +529,7 @@ fn poll_once<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
 }
 
 #[test]
-fn values_go_over() {
+fn values_cross_the_byte_pipe() {
     let (net, mut tx, mut rx) = Net::with::<String>();
     block_on(async {
         par!(
@@ -595,7 +595,7 @@ fn a_protocol_that_sends_itself() {
 }
 
 #[test]
-fn a_table_where_one_calls_and_gets_a_receiver() {
+fn remote_call_returns_a_receiver() {
     // Program 13 of the API: `Call<Sender<Turn>, Receiver<Turn>>`, with both faces in one message.
     type Join = (Sender<Turn>, String);
     let (net, mut tx, mut rx) = Net::with::<(Caller<Join, Receiver<Turn>>, u8)>();
@@ -667,7 +667,7 @@ fn a_sender_of_senders_of_senders() {
 }
 
 #[test]
-fn a_call_without_a_reply_fails_over_there() {
+fn remote_call_fails_without_a_reply() {
     let (net, mut tx, mut rx) = Net::with::<Callee<u8, u8>>();
     block_on(async {
         par!(
@@ -737,7 +737,7 @@ fn a_moving_receiver_takes_buffered_values_and_waiting_sends() {
 }
 
 #[test]
-fn an_end_that_ended_before_arrives_ended() {
+fn ended_channel_arrives_ended() {
     let (net, mut tx, mut rx) = Net::with::<(Sender<u8>, Sender<u8>, Receiver<u8>, Receiver<u8>)>();
     let ((a, a_rx), (b, b_rx), (c_tx, c), (d_tx, d)) = (channel(), channel(), channel(), channel::<u8>());
     drop(a_rx);
@@ -767,7 +767,7 @@ fn an_end_that_ended_before_arrives_ended() {
 // ---- until the other side has taken it, a value is unchanged
 
 #[test]
-fn staged_and_taken_back_nothing_has_happened() {
+fn dropped_send_returns_staged_ends_unchanged() {
     let (net, mut tx, mut rx) = Net::with::<(Sender<u8>, Receiver<u8>)>();
     let ((mut a, mut a_rx), (mut b_tx, mut b)) = (channel_with(fifo(1)), channel_with(fifo(1)));
     for _ in 0..3 {
@@ -813,7 +813,7 @@ fn staged_and_taken_back_nothing_has_happened() {
 }
 
 #[test]
-fn refused_it_comes_back_with_its_ends() {
+fn refused_value_returns_with_its_ends() {
     fn check<T: Portable + Debug>(message: T, garbles: bool, receiver_goes: bool) -> (T, Why) {
         let (net, mut tx, rx) = Net::with::<T>();
         net.0.borrow_mut()[0].garbles = garbles;
@@ -895,7 +895,7 @@ fn an_end_in_a_choice_moves_if_its_branch_happens() {
 // ---- at the hand-over
 
 #[test]
-fn an_end_that_the_reader_drops_ends_here() {
+fn end_dropped_by_the_decoder_closes_its_channel() {
     #[derive(Serialize, Deserialize)]
     #[serde(untagged)]
     enum Message {
@@ -936,7 +936,7 @@ fn an_end_that_the_reader_drops_ends_here() {
 }
 
 #[test]
-fn an_end_that_was_kept_here_ends_over_there() {
+fn end_kept_by_the_sender_is_closed_at_the_receiver() {
     use std::sync::{Arc, Mutex};
     struct Common(Arc<Mutex<Sender<u8>>>);
     impl Serialize for Common {
@@ -1001,7 +1001,7 @@ async fn give_way() {
 }
 
 #[test]
-fn a_receiver_that_joins_there_gets_each_value() {
+fn remotely_joined_receiver_gets_each_value() {
     let (net, mut tx, mut rx) = Net::with::<Joiner<u8>>();
     block_on(async {
         par!(net.carry(), async {
@@ -1062,7 +1062,7 @@ fn broadcast_closes_after_its_last_remote_joiner_drops() {
 /// The sending end moves with its joined receivers and its settings; the joiner stays, and a second one
 /// follows it.
 #[test]
-fn a_broadcast_goes_over() {
+fn carried_broadcast_keeps_receivers_and_settings() {
     let (net, mut tx, mut rx) = Net::with::<(Broadcast<u8>, Option<Joiner<u8>>)>();
     block_on(async {
         par!(net.carry(), async {
@@ -1129,7 +1129,7 @@ fn ended_broadcast_keeps_its_reason_when_carried() {
 
 /// Every end gets the poison, with its strength, from any end; poison that is too weak has no effect.
 #[test]
-fn poison_goes_over() {
+fn poison_crosses_with_its_strength() {
     for from in 0..3 {
         let (net, mut tx, mut rx) = Net::with::<Joiner<u8>>();
         block_on(async {
@@ -1161,7 +1161,7 @@ fn poison_goes_over() {
 
 /// Ends that are refused, or kept on this side, are unchanged.
 #[test]
-fn ends_of_a_broadcast_that_do_not_go() {
+fn returned_ends_of_a_broadcast_are_unchanged() {
     let (net, mut tx, rx) = Net::with::<(Broadcast<u8>, Joiner<u8>)>();
     let mut message = Some(broadcast());
     let mut sending = Box::pin(tx.send_from(&mut message));

@@ -23,7 +23,7 @@ fn closed<T>(value: T) -> Option<Result<(), SendError<T>>> {
 }
 
 #[test]
-fn posted_values_come_in_order_and_before_later_sends() {
+fn posted_values_are_received_in_order_before_later_sends() {
     let (mut tx, mut rx) = channel();
     let mut posts: Vec<_> = (0..3).map(|n| tx.send_nowait(n)).collect();
     let mut slot = Some(3);
@@ -92,7 +92,7 @@ fn a_dropped_handle_leaves_the_value_offered() {
 }
 
 #[test]
-fn nobodys_value_goes_when_the_channel_ends() {
+fn detached_value_is_dropped_when_the_channel_ends() {
     for way in 0..6 {
         let counted = Rc::new(());
         let (mut tx, rx) = channel();
@@ -117,7 +117,7 @@ fn nobodys_value_goes_when_the_channel_ends() {
 }
 
 #[test]
-fn nobodys_value_can_be_pushed_out() {
+fn detached_value_can_expire() {
     let counted = Rc::new(());
     let (mut tx, _rx) = channel_with(rendezvous().pending_senders(2, Overflow::Fifo));
     tx.send_nowait(counted.clone()).detach();
@@ -134,7 +134,7 @@ fn nobodys_value_can_be_pushed_out() {
 }
 
 #[test]
-fn cancel_takes_it_back_if_it_can() {
+fn cancel_returns_the_value_unless_it_was_received() {
     doc::block_on(async {
         let (mut tx, mut rx) = channel();
         let (first, second, third) = (tx.send_nowait(1), tx.send_nowait(2), tx.send_nowait(3));
@@ -160,7 +160,7 @@ fn cancel_waits_for_an_extended_receive() {
 }
 
 #[test]
-fn a_deadline_takes_it_back() {
+fn timed_out_post_returns_its_value() {
     let (mut tx, mut rx) = channel();
     let mut late = tx.send_nowait("krill").until(ready(()));
     assert_eq!(poll(&mut late), Some(Err(SendError::NotTaken { value: "krill", why: Why::TimedOut })));
@@ -186,7 +186,7 @@ fn settle_does_not_take_posted_values() {
 }
 
 #[test]
-fn a_branch_of_a_choice() {
+fn post_handle_is_a_branch_of_a_choice() {
     doc::block_on(async {
         let (mut tx, mut rx) = channel();
         let (mut other, mut quit) = channel::<u8>();
@@ -230,7 +230,7 @@ fn a_post_within_a_claim() {
 }
 
 #[test]
-fn its_wait_is_shown() {
+fn awaited_post_is_shown_as_a_wait() {
     let (mut tx, mut rx) = channel();
     let shown = |id| waits::snapshot().into_iter().filter(|w| w.channel == Some(id) && w.doing == Doing::Send).count();
     let id = tx.id();
@@ -245,7 +245,7 @@ fn its_wait_is_shown() {
 }
 
 #[test]
-fn a_sink_is_flushed_when_all_is_received() {
+fn sink_is_flushed_when_all_values_are_received() {
     let (tx, mut rx) = channel();
     let mut sink = tx.into_sink();
     let mut cx = Context::from_waker(Waker::noop());
@@ -279,7 +279,7 @@ fn sink_returns_value_it_could_not_send() {
 }
 
 #[test]
-fn a_dropped_sink_takes_its_value_back() {
+fn dropped_sink_withdraws_its_value() {
     let counted = Rc::new(());
     let (tx, mut rx) = channel();
     let mut sink = tx.into_sink();
@@ -299,7 +299,7 @@ fn start_send_panics_when_sink_is_not_ready() {
 }
 
 #[test]
-fn forwards_a_stream() {
+fn sink_forwards_a_stream() {
     for policy in [rendezvous(), fifo(2)] {
         doc::block_on(async {
             let (tx, rx) = channel_with(policy);

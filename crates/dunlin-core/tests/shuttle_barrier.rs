@@ -233,7 +233,7 @@ fn restless_choices_at_a_barrier() {
 
 /// Parties that drop a choice at any time are not at the barrier, and arrive again.
 #[test]
-fn some_give_up() {
+fn parties_that_give_up_arrive_again() {
     check(500, || ring(3, 4, true, false));
 }
 

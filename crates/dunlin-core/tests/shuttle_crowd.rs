@@ -90,12 +90,12 @@ fn crowd(policy: &Policy, sleepers: bool) {
 }
 
 #[test]
-fn receivers_that_are_dropped_or_choose_otherwise_pass_their_wakes_on() {
+fn receivers_pass_unused_wakes_on() {
     check(4_000, || crowd(&rendezvous(), false));
 }
 
 #[test]
-fn receivers_that_are_dropped_or_choose_otherwise_pass_their_wakes_on_over_a_buffer() {
+fn receivers_pass_unused_wakes_on_over_a_buffer() {
     check(4_000, || crowd(&fifo(2), false));
 }
 

@@ -67,7 +67,7 @@ fn message(number: u8) -> Bytes {
 }
 
 #[test]
-fn values_go_by_the_link_while_the_agents_stand_by() {
+fn values_use_the_link_while_agents_stand_by() {
     let (mut tx, mut outlet, forth) = sending::<u8>();
     let (mut rx, mut inlet, back) = receiving(rendezvous());
     for number in 1..4 {
@@ -223,7 +223,7 @@ impl<'de> Deserialize<'de> for Slow {
 /// The agent resumes and stands by again while a value is decoded, and meanwhile another value has arrived:
 /// the decoded value belongs to neither.
 #[test]
-fn a_value_that_was_decoded_for_an_earlier_link_is_not_received() {
+fn value_decoded_for_an_earlier_link_is_not_received() {
     let (mut rx, inlet, back) = receiving::<Slow>(rendezvous());
     let inlet = Rc::new(inlet);
     inlet.hear(Word::Offer { ticket: 5, value: message(1) }).unwrap();
@@ -262,7 +262,7 @@ impl Wake for Count {
 }
 
 #[test]
-fn a_value_that_cannot_be_written_is_the_agents() {
+fn unencodable_value_goes_to_the_agent() {
     let (mut tx, mut outlet, forth) = sending::<Large>();
     let count = Arc::new(Count::default());
     let waker = Waker::from(count.clone());
@@ -276,7 +276,7 @@ fn a_value_that_cannot_be_written_is_the_agents() {
 }
 
 #[test]
-fn a_value_that_cannot_be_read_is_the_agents() {
+fn undecodable_value_goes_to_the_agent() {
     let (mut rx, inlet, back) = receiving::<u8>(rendezvous());
     let bytes = Bytes::from_static(&[0, 0x61, b'x']);
     inlet.hear(Word::Offer { ticket: 5, value: bytes.clone() }).unwrap();
@@ -287,7 +287,7 @@ fn a_value_that_cannot_be_read_is_the_agents() {
 
 /// Claims and handles need an agent from now on.
 #[test]
-fn a_shared_end_has_its_agent() {
+fn operation_of_a_shared_end_resumes_the_agent() {
     let (tx, outlet, way) = sending::<u8>();
     let shared = tx.share();
     let mut other = shared.clone();
@@ -322,7 +322,7 @@ fn a_buffer_keeps_bytes_while_the_agent_stands_by() {
 
 /// A buffered value does not keep the read buffer that it arrived in.
 #[test]
-fn a_buffered_value_keeps_its_own_bytes_alone() {
+fn buffered_value_keeps_only_its_own_bytes() {
     let (mut rx, inlet, _) = receiving::<Vec<u8>>(fifo(2));
     let read = Bytes::from(vec![7; 1 << 20]);
     inlet.hear(Word::Sent { value: read.slice(..100_000) }).unwrap();
@@ -384,7 +384,7 @@ fn buffered_values_keep_their_order_when_agent_resumes() {
 
 /// While the agent has buffered values, the channel has not ended, though the sender has ended it.
 #[test]
-fn a_channel_is_not_over_while_buffered_values_are_with_the_agent() {
+fn channel_stays_open_while_the_agent_has_buffered_values() {
     let (mut rx, inlet, _) = receiving::<u8>(fifo(2));
     inlet.hear(Word::Sent { value: message(1) }).unwrap();
     inlet.unlink();
@@ -396,7 +396,7 @@ fn a_channel_is_not_over_while_buffered_values_are_with_the_agent() {
 
 /// A receive that waits for them is woken; a receiver that has poisoned the channel meanwhile gets nothing.
 #[test]
-fn buffered_values_that_come_back_are_received_or_dropped() {
+fn returned_buffered_values_are_received_or_dropped() {
     let (mut rx, inlet, _) = receiving::<u8>(fifo(2));
     inlet.hear(Word::Sent { value: message(1) }).unwrap();
     inlet.unlink();
@@ -451,7 +451,7 @@ fn new_value_does_not_overtake_values_held_by_the_agent() {
 
 /// The agent reports a value that cannot be decoded.
 #[test]
-fn a_buffered_value_that_cannot_be_read_is_the_agents() {
+fn undecodable_buffered_value_goes_to_the_agent() {
     let (mut rx, inlet, _) = receiving::<u8>(fifo(2));
     inlet.hear(Word::Sent { value: Bytes::from_static(&[0, 0x61, b'x']) }).unwrap();
     inlet.hear(Word::Sent { value: message(2) }).unwrap();
@@ -517,7 +517,7 @@ impl Link for Counts {
 
 /// Open operations have to be settled first.
 #[test]
-fn an_agent_does_not_stand_by_where_it_is_needed() {
+fn agent_with_open_operations_does_not_stand_by() {
     let (near, _rx) = channel_with::<u8>(fifo(2));
     let inlet = AnyInlet::from(Inlet::new(near));
     assert!(!inlet.link(TERMS, Arc::new(Way::default())), "no place has been promised");

@@ -26,7 +26,7 @@ fn heard<T>(sent: Result<(), SendError<T>>) -> Option<Reason> {
 }
 
 #[test]
-fn up_to_its_immunity_nothing_happens() {
+fn poison_up_to_the_immunity_has_no_effect() {
     for policy in [rendezvous(), fifo(1), fifo(1).pending_senders(1, dunlin_core::Overflow::Reject)] {
         let (mut tx, mut rx) = channel_with::<u8>(policy.immunity(3));
         for weak in 0..=3 {
@@ -43,7 +43,7 @@ fn up_to_its_immunity_nothing_happens() {
 }
 
 #[test]
-fn the_weakest_poison_does_nothing_anywhere() {
+fn poison_of_strength_zero_has_no_effect() {
     let (tx, _rx) = channel::<u8>();
     assert!(!tx.poison_with(0, "nothing") && tx.poison_with(1, "something"));
 }
@@ -67,7 +67,7 @@ fn reasons_differ_by_their_strength() {
 
 /// Sharing, cloning, claiming and retiring ends leaves the immunity in the tag unchanged.
 #[test]
-fn immunity_and_the_rest_of_the_tag_do_not_meet() {
+fn immunity_is_independent_of_the_rest_of_the_tag() {
     let (tx, rx) = channel_with::<u8>(rendezvous().immunity(170));
     let (tx, rx) = (tx.share(), rx.share());
     let (mut tx, rx) = (tx.clone(), rx.clone());
@@ -87,7 +87,7 @@ fn halves(immunity: u8) -> (Sender<u8>, Receiver<u8>, Joint) {
 }
 
 #[test]
-fn the_receivers_half_decides() {
+fn receivers_half_decides_whether_poison_is_too_weak() {
     let (mut tx, mut rx, mut carrier) = halves(3);
     assert_eq!(poll(carrier.as_mut()), None);
     assert!(tx.poison_with(3, "weak"), "asked for");

@@ -86,7 +86,7 @@ fn timer_ends_the_turn_when_the_receiver_is_not_polled() {
 }
 
 #[test]
-fn a_deadline_of_nothing_waits_for_the_receiver_or_the_timer() {
+fn send_with_expired_deadline_waits_for_the_receiver_or_the_timer() {
     let _alone = by_hand();
     let ((mut tx, mut rx), wakes) = (channel(), Arc::<Wakes>::default());
     let mut receiving = rx.recv();
@@ -115,7 +115,7 @@ fn a_deadline_of_nothing_waits_for_the_receiver_or_the_timer() {
 /// A receive that was woken and then dropped for another branch of its choice ends the turn of the send that
 /// woke it.
 #[test]
-fn a_receiver_that_goes_elsewhere_ends_the_turn() {
+fn receiver_that_takes_another_branch_ends_the_turn() {
     let _alone = by_hand();
     let ((mut tx, mut rx), (mut ty, mut ry), wakes) = (channel(), channel(), Arc::<Wakes>::default());
     let mut choice = Box::pin(async {

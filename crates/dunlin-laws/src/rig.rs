@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_is_a_schedule() {
+    fn seed_determines_the_schedule() {
         assert_eq!(log_of(7), log_of(7));
         assert_ne!(log_of(7), log_of(8));
     }

@@ -145,7 +145,7 @@ macro_rules! laws {
             }
 
             #[test]
-            fn two_halves_with_messages_on_their_way() {
+            fn two_halves_with_messages_in_flight() {
                 holds(&$crate::Apart);
             }
 
@@ -162,12 +162,12 @@ macro_rules! laws {
             use super::*;
 
             #[test]
-            fn its_sockets_are_sockets() {
+            fn sockets_fulfil_the_contract() {
                 $crate::users::sockets(&$network, $listen);
             }
 
             #[test]
-            fn two_nodes_over_it() {
+            fn two_nodes_over_the_network() {
                 let report = $crate::users::network(&$network, $listen, &$crate::__command!($name));
                 $crate::users::judge(&report);
             }

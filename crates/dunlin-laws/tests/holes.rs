@@ -21,7 +21,7 @@ fn ends(rig: &Rig, policy: impl Into<dunlin::Policy>) -> (dunlin::Sender<u8>, du
 }
 
 #[test]
-fn try_send_would_block_if_the_policy_is_apart() {
+fn try_send_would_block_if_the_policy_is_remote() {
     let kind = Kind::new("drop(2)", drop_newest(2), 2, Full::DropsThis);
     assert!(Joined.hole(Feature::TrySend, &kind).is_some());
     let rig = Rig::new(0);
@@ -30,7 +30,7 @@ fn try_send_would_block_if_the_policy_is_apart() {
 }
 
 #[test]
-fn the_senders_half_has_no_len() {
+fn len_of_the_senders_half_is_zero() {
     let kind = Kind::new("fifo(2)", fifo(2), 2, Full::Waits);
     assert!(Joined.hole(Feature::Len, &kind).is_some());
     let rig = Rig::new(0);
@@ -40,7 +40,7 @@ fn the_senders_half_has_no_len() {
 }
 
 #[test]
-fn a_policy_that_panics_apart_refuses() {
+fn panicking_policy_of_a_remote_half_refuses() {
     let kind = Kind::new("panics", Panics, 1, Full::Refuses);
     assert!(Joined.hole(Feature::PolicyPanics, &kind).is_some());
     let rig = Rig::new(0);

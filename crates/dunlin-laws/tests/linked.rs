@@ -127,7 +127,7 @@ impl Seeded {
 /// other, is received once and in order, and no half of a channel is left. `DUNLIN_PROGRAMS=100000` runs that
 /// many programs.
 #[test]
-fn random_programs_lose_and_double_nothing() {
+fn random_programs_neither_lose_nor_duplicate_values() {
     let number = |name: &str| std::env::var(name).ok().map(|n| n.parse::<u64>().expect("a number"));
     let first = number("DUNLIN_SEED").unwrap_or(0);
     let count = number("DUNLIN_PROGRAMS").unwrap_or(300);

@@ -24,7 +24,7 @@ fn two_halves_joined_by_agents() {
 }
 
 #[test]
-fn two_halves_with_messages_on_their_way() {
+fn two_halves_with_messages_in_flight() {
     matrix(&Apart);
 }
 

@@ -58,7 +58,7 @@ fn a_value_crosses_as_a_copy() {
 
 /// Another program does not have a user-defined policy, so the receiver of such a channel cannot move.
 #[test]
-fn a_policy_of_ones_own_keeps_its_receiver() {
+fn receiver_with_a_user_defined_policy_cannot_move() {
     #[derive(Clone)]
     struct Own;
     impl Buffering for Own {

@@ -78,7 +78,7 @@ fn assert_broken(lines: &[String], law: &str) {
 }
 
 #[test]
-fn a_policy_that_breaks_its_declaration_is_found() {
+fn policy_that_breaks_its_declaration_is_detected() {
     let honest = Then { room: 3, admit: Admit::Wait, forgets: false, count: 0 };
     assert_eq!(broken(honest.clone(), 3, Full::Waits), [""; 0]);
     // The policy loses values but declares that it keeps them.
@@ -179,7 +179,7 @@ impl AsyncWrite for Pigeon {
 }
 
 #[test]
-fn sockets_that_are_none_are_found() {
+fn faulty_sockets_are_detected() {
     for fault in [Fault::Misreads, Fault::Shares] {
         let found = std::panic::catch_unwind(|| users::sockets(&Pigeons(Some(fault)), ""));
         assert!(found.is_err());

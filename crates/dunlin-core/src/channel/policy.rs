@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_buffer_answers_by_its_kind() {
+    fn full_buffer_admits_by_its_policy() {
         let kinds = [
             (fifo(2), Admit::Wait),
             (overwrite_oldest(2), Admit::DropOldest),

@@ -688,7 +688,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_that_are_renumbered_keep_their_order() {
+    fn renumbered_turns_keep_their_order() {
         let mut ends = [(); 2].map(|()| channel::<u8>()).map(|(_, rx): (Sender<u8>, _)| rx);
         ends[0].chan().record.receiver.set_turn(TURN_MAX);
         ends[1].chan().record.receiver.set_turn(TURN_MAX - 1000);

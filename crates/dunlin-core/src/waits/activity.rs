@@ -122,7 +122,7 @@ mod tests {
 
     /// So the watchdog of `dunlin`, which goes by the counts, is off in all other builds.
     #[test]
-    fn only_dev_builds_are_counted() {
+    fn only_dev_builds_count_processes() {
         assert_eq!(current().is_some(), cfg!(all(debug_assertions, target_pointer_width = "64")));
     }
 }

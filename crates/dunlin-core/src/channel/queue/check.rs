@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_is_named() {
+    fn check_names_each_fault() {
         assert!(fault(|queue| queue.offers.swap(0, 1)).contains("ascend"));
         assert!(fault(|queue| queue.next_ticket -= 1).contains("no other has"));
         assert!(fault(|queue| queue.held_offers = 1).contains("extended receives"));

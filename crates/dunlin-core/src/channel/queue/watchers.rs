@@ -800,7 +800,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_is_passed_on_once_to_each_that_has_not_looked() {
+    fn wake_is_passed_on_once_to_each_unpolled_receiver() {
         let mut group = Group::of(20);
         group.news();
         assert_eq!(group.remove(3), Due { pass_on: true, patience: true });
@@ -815,7 +815,7 @@ mod tests {
     }
 
     #[test]
-    fn receivers_are_all_woken_at_the_tick_by_which_nothing_was_taken() {
+    fn tick_without_a_receive_wakes_all_receivers() {
         let mut group = Group::of(40);
         let begin = clock::tick();
         group.news();
@@ -830,7 +830,7 @@ mod tests {
     }
 
     #[test]
-    fn many_values_between_two_ticks_put_off_the_wake_of_all_and_the_last_one_calls_it_off() {
+    fn sixteen_receives_between_ticks_postpone_the_wake_of_all() {
         let mut group = Group::of(40);
         let begin = clock::tick();
         group.news();
@@ -846,7 +846,7 @@ mod tests {
 
     /// The receiver itself, not a handle of a shared one.
     #[test]
-    fn a_woken_receiver_whose_choice_goes_elsewhere_has_been_polled() {
+    fn woken_receiver_counts_as_polled_when_its_choice_takes_another_branch() {
         let mut watchers = Watchers::new();
         watchers.adopt(Waker::noop().clone());
         watchers.wake_some(false, &mut Wakes::default());
@@ -856,7 +856,7 @@ mod tests {
     }
 
     #[test]
-    fn a_woken_receiver_is_unpolled_until_it_looks_or_leaves() {
+    fn woken_receiver_counts_as_unpolled_until_it_polls_or_leaves() {
         let mut group = Group::of(2);
         assert!(!group.watchers.has_unpolled());
         group.news();
