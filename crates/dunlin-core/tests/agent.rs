@@ -182,7 +182,7 @@ fn receiver_polled_while_the_choice_is_closed_gets_the_value() {
 fn only_buffers_with_places_promise_credits() {
     let credits = |policy: Policy| halves::<u8>(policy).inlet.credits();
     assert_eq!((credits(fifo(1)), credits(fifo(7)), credits(unbounded())), (1, 7, 1024));
-    assert_eq!(credits(fifo(usize::MAX)), 1024, "so many may be on their way");
+    assert_eq!(credits(fifo(usize::MAX)), 1024, "at most 1024 values may be in flight");
     let decide_at_home = [rendezvous(), overwrite_oldest(2), overwrite_newest(2), drop_newest(2)];
     assert_eq!(decide_at_home.map(credits), [0; 4]);
     assert_eq!(credits(fifo(2).pending_senders(1, Overflow::Reject)), 0, "a bound on senders must see them");
@@ -205,7 +205,7 @@ fn send_to_a_fifo_on_a_credit_needs_no_request() {
     let mut slot = Some(3);
     assert_eq!(once(h.tx.send_from(&mut slot)), None);
     assert_eq!(slot, Some(3), "it is back as it is dropped");
-    assert_eq!(h.sender_says(), "Sent(0) Sent(1) Sent(2)", "of what waits nothing crosses");
+    assert_eq!(h.sender_says(), "Sent(0) Sent(1) Sent(2)", "a waiting value does not cross");
     for value in 0..3 {
         assert_eq!(h.inlet.push(value), Ok(value as usize + 1));
     }
@@ -282,7 +282,7 @@ fn a_promised_place_is_not_free() {
     assert_eq!(inlet.credits(), 1, "one of the two is taken");
     assert!(local.try_send(9).is_err());
     assert_eq!(rx.try_recv(), Ok(0));
-    assert!(local.try_send(9).is_err(), "it went to the sender elsewhere at once: nobody waited here");
+    assert!(local.try_send(9).is_err(), "the place went to the remote sender: no local send waited");
     assert_eq!(show(&all(|cx| inlet.poll(cx))), "Credit(1)");
     assert_eq!((inlet.push(1), inlet.push(2), inlet.push(3)), (Ok(1), Ok(2), Err(3)));
     // Both sides need every place and get them in turn.
@@ -383,7 +383,7 @@ fn retired_receiver_receives_values_in_flight() {
     assert_eq!((h.inlet.push(1), h.rx.try_recv(), once(h.rx.recv())), (Ok(1), Ok(1), None));
     assert_eq!(h.inlet.push(2), Ok(1));
     h.inlet.retire();
-    assert_eq!(h.inlet.push(3), Err(3), "it had said that nothing more comes");
+    assert_eq!(h.inlet.push(3), Err(3), "the sender had ended");
     assert_eq!((once(h.rx.recv()), once(h.rx.recv())), (Some(Ok(2)), Some(Err(RecvError::Closed))));
     assert_eq!(
         (h.receiver_says().as_str(), h.rx.is_closed()),
@@ -577,7 +577,7 @@ fn new_agent_reports_earlier_channel_events() {
     let (tx, rx) = channel_with::<u8>(fifo(2));
     rx.retire();
     let mut inlet = Inlet::new(tx);
-    assert_eq!((inlet.credits(), show(&all(|cx| inlet.poll(cx))).as_str()), (2, "Retired"), "for what was sent before");
+    assert_eq!((inlet.credits(), show(&all(|cx| inlet.poll(cx))).as_str()), (2, "Retired"), "for values sent before");
 }
 
 fn id(number: u64) -> MessageId {
@@ -606,7 +606,7 @@ fn a_lost_receiver_leaves_three_outcomes() {
     assert_eq!((slot_a, slot_b, slot_c), (None, Some(2), Some(3)));
     assert_eq!(once(d.send(4)), Some(Err(SendError::NotTaken { value: 4, why: Why::NodeLost })));
     assert!(d.is_closed());
-    assert_eq!(once(b.settle(&mut None)), Some(Ok(())), "it has been told");
+    assert_eq!(once(b.settle(&mut None)), Some(Ok(())), "the loss has been reported");
     drop((b, c, d, a));
 
     // Without a credit the value was not taken.
@@ -783,7 +783,7 @@ fn outlet_offers_buffered_values_first_under_their_own_tickets() {
         assert!(poll_once(waits.as_mut()).is_pending());
     }
     let Poll::Ready(Event::FirmOffer(ticket, 3)) = next(&mut outlet) else { panic!() };
-    assert!(poll_once(waits.as_mut()).is_pending(), "there is no buffer here any more");
+    assert!(poll_once(waits.as_mut()).is_pending(), "the sender's half has no buffer");
     outlet.taken(ticket);
     assert_eq!(poll_once(waits.as_mut()), Poll::Ready(Ok(())));
     assert!(matches!(next(&mut outlet), Poll::Ready(Event::Gone)));
@@ -923,7 +923,7 @@ fn new_outlet_reports_earlier_end_of_the_channel() {
     rx.retire();
     let mut outlet = Outlet::new(rx);
     assert!(matches!(next(&mut outlet), Poll::Ready(Event::FirmOffer(_, 1))));
-    assert!(matches!(next(&mut outlet), Poll::Ready(Event::Retired)), "what waits is not offered after the end");
+    assert!(matches!(next(&mut outlet), Poll::Ready(Event::Retired)), "a waiting value is not offered after the end");
     assert!(matches!(poll_once(waits.as_mut()), Poll::Ready(Err(e)) if e.is_closed()));
 }
 
@@ -951,7 +951,7 @@ fn new_outlet_releases_forgotten_receives() {
     assert!(receiving.as_mut().poll(&mut Context::from_waker(&task.clone().into())).is_pending());
     std::mem::forget(receiving);
     let _outlet = Outlet::new(rx);
-    assert_eq!(Arc::strong_count(&task), 1, "nobody would wake it for anything");
+    assert_eq!(Arc::strong_count(&task), 1, "the forgotten receive is not registered");
 }
 
 /// A receiver gave its request up and asked anew while the first answer was in flight: the second request
@@ -975,7 +975,7 @@ fn a_second_request_waits_for_the_first_grant() {
     assert_eq!(once(receive.as_mut()), None);
     assert_eq!(show(&all(|cx| h.inlet.poll(cx))), "Reserve(2, 0) Reserve(2, 1)");
     assert!(matches!(h.outlet.reserve(2), Reserved::Later), "the offer stands");
-    assert_eq!(h.inlet.grant(2, 0, value), Err(7), "it had been given up");
+    assert_eq!(h.inlet.grant(2, 0, value), Err(7), "the request had been given up");
     h.outlet.give_back(2, 7);
     assert_eq!(show(&all(|cx| h.outlet.poll(cx))), "Unlocked(2)");
     let Reserved::Granted(value) = h.outlet.reserve(2) else { panic!("it is open again") };
@@ -1078,7 +1078,7 @@ fn agent_is_woken_when_a_busy_choice_opens() {
     let other = future(poll_fn(|_| {
         if !has_looked.replace(true) {
             // As on another thread, while this branch is polled.
-            assert!(poll().is_pending(), "nobody else may decide a choice that polls this");
+            assert!(poll().is_pending(), "no other party may decide a choice that polls this branch");
             woken.0.store(false, Relaxed);
         }
         Poll::<()>::Pending
@@ -1093,7 +1093,7 @@ fn agent_is_woken_when_a_busy_choice_opens() {
         assert_eq!(once(choice.as_mut()), None);
     }
     assert_eq!(once(choice.as_mut()), None);
-    assert!(woken.0.load(Relaxed), "the agent is not told that the choice is open");
+    assert!(woken.0.load(Relaxed), "the agent is not woken when the choice opens");
     assert!(matches!(poll(), Poll::Ready(Event::Unlocked(1))));
     assert!(matches!(there.borrow().reserve(1), Reserved::Granted(7)));
     there.borrow().taken(1);
@@ -1214,7 +1214,7 @@ fn choice_is_granted_unread_only_to_a_remote_handle() {
     let mut receive = Box::pin(here.recv());
     assert_eq!(once(receive.as_mut()), None);
     assert_eq!(show(&all(|cx| inlet.poll(cx))), "Reserve(5, 1)");
-    assert!(!inlet.grant_unread(5, 1), "who receives here has to have it here");
+    assert!(!inlet.grant_unread(5, 1), "a local receiver needs the value itself");
     assert_eq!(inlet.grant(5, 1, 15), Ok(()));
     assert_eq!(once(receive), Some(Ok(15)));
 }
@@ -1313,7 +1313,7 @@ fn value_returned_to_a_poisoned_buffer_is_dropped() {
     let (mut tx, agents, _here) = handles_elsewhere(fifo(1), 1);
     let token = Arc::new(());
     tx.try_send(token.clone()).unwrap();
-    let Reserved::Granted(value) = agents[0].reserve(1) else { panic!("it is there") };
+    let Reserved::Granted(value) = agents[0].reserve(1) else { panic!("the value is available") };
     tx.poison("enough");
     agents[0].give_back(1, value);
     assert_eq!(Arc::strong_count(&token), 1);

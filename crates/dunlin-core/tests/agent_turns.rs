@@ -63,7 +63,7 @@ fn revoking_choice_is_not_reserved_again_before_its_turn() {
         }
         assert_eq!(poll(&mut agents.as_mut()), None);
         rounds += 1;
-        assert!(rounds < 10, "they go on asking");
+        assert!(rounds < 10, "the receivers request for ever");
     }
 }
 

@@ -70,7 +70,7 @@ fn all_or_none() {
     let (mut b, mut c) = (a.enrol(), a.enrol());
     for phase in 1..4 {
         let (mut first, mut second) = (waiting(a.sync()), waiting(b.sync()));
-        assert!(first.poll().is_none() && second.poll().is_none(), "one is not there");
+        assert!(first.poll().is_none() && second.poll().is_none(), "one party has not arrived");
         assert_eq!(now(c.sync()), Ok(()));
         assert_eq!((first.woken(), second.woken()), (1, 1));
         assert_eq!((first.poll(), second.poll()), (Some(Ok(())), Some(Ok(()))));
@@ -139,7 +139,7 @@ fn a_cancelled_sync_has_not_arrived() {
     drop(second);
     assert_eq!(now(expired(a.sync())), Err(SyncError::TimedOut));
     let mut second = waiting(b.sync());
-    assert!(second.poll().is_none(), "it timed out, so it is not there");
+    assert!(second.poll().is_none(), "it timed out, so it has not arrived");
     drop(second);
     assert_eq!(a.phases(), 1);
 }
@@ -315,7 +315,7 @@ fn phase_completes_when_a_reserved_choice_is_released() {
             if polled {
                 assert!(
                     matches!(outlet.reserve(ticket), Reserved::Later),
-                    "first it is the turn of who wanted to sync"
+                    "the party that wanted to sync has the first turn"
                 );
             }
             assert!(choice.woken() > before && (polled || other.woken() > others), "the barrier waits for no poll");
@@ -324,7 +324,7 @@ fn phase_completes_when_a_reserved_choice_is_released() {
         } else {
             outlet.taken(ticket);
             assert_eq!(choice.poll(), Some((0, true)));
-            assert_eq!(other.poll(), None, "the choice has sent, and was not there");
+            assert_eq!(other.poll(), None, "the choice has sent, so it has not arrived");
         }
         drop((choice, send));
         assert_eq!(slot, given_back.then_some(7));
@@ -463,7 +463,7 @@ fn waits_are_visible() {
     let (first, last) = (waiting(a.sync()), waiting(c.sync()));
     assert_eq!(lines(made).len(), 3);
     drop(door);
-    assert_eq!(lines(made), [], "complete, though nobody has been polled");
+    assert_eq!(lines(made), [], "complete before any party is polled");
     assert_eq!(second.poll(), Some(Ok(())));
     drop((first, last, second));
     assert_eq!(lines(made), []);

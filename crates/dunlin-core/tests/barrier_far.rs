@@ -81,7 +81,7 @@ impl World {
     fn settle(&self) {
         let mut tasks = self.tasks.take();
         for step in 0.. {
-            assert!(step < 500_000, "it goes on for ever");
+            assert!(step < 500_000, "the world never settles");
             for task in self.new.borrow_mut().drain(..) {
                 tasks.push((task, Arc::new(Flag(AtomicBool::new(true)))));
             }
@@ -103,7 +103,7 @@ impl World {
     /// Settles, and then all spawned tasks must have finished.
     fn run(&self) {
         self.settle();
-        assert_eq!(self.open.get(), 0, "somebody waits for ever");
+        assert_eq!(self.open.get(), 0, "a task waits for ever");
     }
 
     /// Carries an enrolment to another node.

@@ -49,7 +49,7 @@ fn send_does_not_wait_for_a_leaving_receiver() {
     assert_eq!(poll_woken(&mut send, &wakes), None);
     assert_eq!(a.try_recv(), Ok(1));
     drop(b);
-    assert_eq!(poll_woken(&mut send, &wakes), None, "c is there");
+    assert_eq!(poll_woken(&mut send, &wakes), None, "c has joined");
     c.retire();
     assert_eq!(wakes.count(), 3);
     assert_eq!(poll_woken(&mut send, &wakes), Some(Ok(())));
@@ -271,7 +271,7 @@ fn closed_when_no_joiner_is_left() {
     drop(a);
     assert!(tx.is_closed());
     let mut tx = tx.at_least(0);
-    assert_eq!(poll(&mut tx.send("plankton")), failed("plankton", Why::Closed, 0), "nobody, for ever");
+    assert_eq!(poll(&mut tx.send("plankton")), failed("plankton", Why::Closed, 0), "no receiver can join");
 }
 
 /// Enough receivers are joined for the send to begin; then one leaves. Only the beginning counts.
@@ -343,13 +343,13 @@ fn poison_from_one_receiver_reaches_all() {
     assert_eq!(a.try_recv(), Ok(1));
     b.poison("sick");
     let sick = || RecvError::Poisoned("sick".into());
-    assert!(wakes.count() > 0, "c hears of it at once");
+    assert!(wakes.count() > 0, "c is woken by the poison at once");
     assert_eq!(poll_woken(&mut waits, &wakes), Some(Err(sick())));
     assert_eq!((a.try_recv(), b.try_recv()), (Err(sick()), Err(sick())));
     assert_eq!(poll(&mut send), failed(1, Why::Poisoned("sick".into()), 1));
     drop(send);
     assert_eq!(poll(&mut tx.send(2)), failed(2, Why::Poisoned("sick".into()), 0));
-    assert_eq!(joiner.join().try_recv(), Err(sick()), "whoever comes later hears it too");
+    assert_eq!(joiner.join().try_recv(), Err(sick()), "a later receiver gets the reason, too");
     a.poison("too late");
     assert_eq!(joiner.join().try_recv(), Err(sick()), "the first reason stands");
 }
@@ -388,7 +388,7 @@ fn end_of_the_broadcast_reaches_all_receivers() {
     assert_eq!(poll(&mut tx.send(1)), Some(Ok(())));
     tx.retire();
     assert!(poll(&mut tx.send(2)).unwrap().unwrap_err().is_closed());
-    assert_eq!((a.try_recv(), a.try_recv()), (Ok(1), Err(RecvError::Closed)), "what is in it first");
+    assert_eq!((a.try_recv(), a.try_recv()), (Ok(1), Err(RecvError::Closed)), "buffered values first");
     assert_eq!(joiner.join().try_recv(), Err(RecvError::Closed));
     tx.poison("now");
     assert_eq!(a.try_recv(), Err(RecvError::Poisoned("now".into())), "poison counts after retirement");
@@ -421,7 +421,7 @@ fn a_slow_receiver_holds_up_only_the_next_value() {
     assert_eq!(quick.try_recv(), Ok(1));
     let mut send = tx.send(2);
     assert_eq!(poll(&mut send), None, "the slow one has no room");
-    assert_eq!(quick.try_recv(), Ok(2), "and the quick one need not wait for it");
+    assert_eq!(quick.try_recv(), Ok(2), "the quick receiver does not wait for it");
     assert_eq!(slow.try_recv(), Ok(1));
     assert_eq!(poll(&mut send), Some(Ok(())));
 }

@@ -67,7 +67,7 @@ fn par_that_yields_within_a_branch_does_not_hide_lower_branches() {
             v = lower.recv() => v.is_err(),
         }
     });
-    assert_eq!(poll(&mut choice), Some(true), "the `par!` waits, so this poll goes on");
+    assert_eq!(poll(&mut choice), Some(true), "the `par!` waits, so this poll continues");
 }
 
 /// The same inside a `par!`, where a wake is an entry in its list.

@@ -322,7 +322,7 @@ fn receivers_held_back_by_a_claim_get_the_end_when_it_ends() {
         });
     }
     let mut claim = Box::pin(claimer.claim());
-    let Poll::Ready(Ok(claim)) = claim.as_mut().poll(&mut unwoken()) else { panic!("nobody else has claimed it") };
+    let Poll::Ready(Ok(claim)) = claim.as_mut().poll(&mut unwoken()) else { panic!("no other handle has claimed it") };
     drop(tx);
     tasks.run();
     assert_eq!(*ended.borrow(), 0, "held back");
@@ -340,7 +340,7 @@ fn values_sent_during_a_claim_are_received_without_a_tick() {
     let mut claimer = rx.clone();
     let mut tasks = Tasks::default();
     let mut claim = Box::pin(claimer.claim());
-    let Poll::Ready(Ok(claim)) = claim.as_mut().poll(&mut unwoken()) else { panic!("nobody else has claimed it") };
+    let Poll::Ready(Ok(claim)) = claim.as_mut().poll(&mut unwoken()) else { panic!("no other handle has claimed it") };
     for _ in 0..200 {
         tasks.spawn(receive_one(rx.clone(), log.clone()));
     }
@@ -514,7 +514,7 @@ fn spawn_receiver(
             tasks.spawn(async move {
                 let (mut slot, _far) = (Some(1), far);
                 alt! {
-                    _ = out.send_from(&mut slot) => unreachable!("nobody receives it"),
+                    _ = out.send_from(&mut slot) => unreachable!("no receiver takes it"),
                     got = rx.recv() => log.borrow_mut().extend(got),
                 }
             })

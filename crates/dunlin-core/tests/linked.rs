@@ -143,7 +143,7 @@ fn value_is_decoded_and_dropped_by_the_ends() {
     assert!(poll(recv.as_mut()).is_pending() && poll(send.as_mut()).is_pending());
     halves.carry();
     assert_eq!(ready(recv).unwrap().number, 1);
-    assert!(poll(send.as_mut()).is_pending(), "its sender has not heard");
+    assert!(poll(send.as_mut()).is_pending(), "its sender has not received the answer");
     halves.carry();
     ready(send).unwrap();
 }
@@ -283,7 +283,7 @@ fn send_that_is_dropped_while_its_value_is_read_is_not_taken() {
     }
     let there = halves.clone();
     while_it_is_read(move || there.carry());
-    assert!(poll(recv.as_mut()).is_pending(), "what was read is not taken");
+    assert!(poll(recv.as_mut()).is_pending(), "the decoded value is not taken");
     halves.carry();
     let mut slot = None;
     ready(pin!(tx.settle(&mut slot))).unwrap();
@@ -419,7 +419,7 @@ fn choices_encode_at_the_grant_and_unreadable_value_decides_neither() {
             assert_eq!(slot, None);
             continue;
         }
-        assert!(poll(receives.as_mut()).is_pending(), "what cannot be read decides nothing");
+        assert!(poll(receives.as_mut()).is_pending(), "an unreadable value decides nothing");
         halves.carry();
         let (0, Ok(Err(SendError::NotTaken { why: Why::Unsendable(_), .. }))) = ready(sends.as_mut()) else {
             panic!("its send has not failed")
@@ -527,7 +527,9 @@ fn connection_loss_during_read_fails_receive_and_leaves_send_unknown() {
     let Err(SendError::Unknown { value, .. }) = ready(send.as_mut()) else { panic!("it is known") };
     drop(send);
     assert_eq!(value, own(1));
-    let Err(SendError::NotTaken { why: Why::NodeLost, .. }) = ready(pin!(tx.send(own(2)))) else { panic!("it goes") };
+    let Err(SendError::NotTaken { why: Why::NodeLost, .. }) = ready(pin!(tx.send(own(2)))) else {
+        panic!("the send must fail")
+    };
 }
 
 #[test]
@@ -562,7 +564,7 @@ fn dropped_ends_leave_no_half_open() {
             drop(tx);
             halves.carry();
             let mut rx = rx;
-            assert_eq!(ready(pin!(rx.recv())).unwrap().number, 1, "what was offered stays");
+            assert_eq!(ready(pin!(rx.recv())).unwrap().number, 1, "the offered value stays");
             halves.carry();
             assert_eq!(ready(pin!(rx.recv())), Err(RecvError::Closed));
         }
@@ -616,7 +618,7 @@ fn nothing_is_offered_before_the_home_has_opened() {
         let mut send = pin!(tx.send(own(1)));
         assert!(poll(send.as_mut()).is_pending());
         assert!(halves.forth.take().is_empty());
-        let [opened] = &halves.back.take()[..] else { panic!("the home says one thing") };
+        let [opened] = &halves.back.take()[..] else { panic!("expected one word from the home") };
         by_the_socket(|| halves.sending.hear(opened.clone()).unwrap());
         assert_eq!(kinds(&halves.forth), [said]);
         assert_eq!(poll(send.as_mut()).is_ready(), said == "sent");
@@ -663,8 +665,8 @@ fn home_takes_no_value_for_which_it_has_no_place() {
     assert!(halves.home.hear(Word::Sent { value: bytes() }).is_err());
     halves.carry();
     let credit = Word::Credit { places: 1 };
-    assert_eq!(halves.sending.hear(credit.clone()), Err(credit), "it has said that it promises none");
-    assert!(halves.sending.hear(Word::Opened { places: None }).is_err(), "it has said so");
+    assert_eq!(halves.sending.hear(credit.clone()), Err(credit), "the home has declared that it promises no places");
+    assert!(halves.sending.hear(Word::Opened { places: None }).is_err(), "the home has opened twice");
 }
 
 #[test]
@@ -696,7 +698,7 @@ fn unreadable_value_in_the_buffer_poisons_the_channel() {
         assert!(reason.to_string().contains("13 cannot be read"), "{reason}");
         halves.carry();
         let Err(SendError::NotTaken { why: Why::Poisoned(_), .. }) = ready(pin!(tx.send(own(2)))) else {
-            panic!("its sender hears of it")
+            panic!("its send must fail")
         };
     }
 }
@@ -801,7 +803,7 @@ fn receive_returns_pending_while_its_value_keeps_being_overwritten() {
     overwrite(halves.home.clone(), 101, 120);
     assert!(poll(pin!(rx.recv())).is_pending(), "a poll has an end");
     ON_READ.set(None);
-    assert_eq!(ready(pin!(rx.recv())).unwrap().number, 16, "what was read in vain is read anew");
+    assert_eq!(ready(pin!(rx.recv())).unwrap().number, 16, "the overwritten value is read again");
 }
 
 #[test]

@@ -301,7 +301,7 @@ fn a_newcomer_races_completion() {
         });
         let newcomer = spawn(move || {
             let mut newcomer = door.enrol();
-            assert_eq!(newcomer.phases(), 0, "nobody goes on without the door");
+            assert_eq!(newcomer.phases(), 0, "no party proceeds without the door");
             drop(door);
             assert_eq!(block_on(newcomer.sync()), Ok(()));
             newcomer.phases()
@@ -478,7 +478,7 @@ fn completed_phase_races_a_take() {
         });
         assert_eq!(synced, slot.is_some());
         if !synced {
-            assert_eq!(try_once(&mut sync), Some(Ok(())), "it will say so the next time");
+            assert_eq!(try_once(&mut sync), Some(Ok(())), "the next sync reports the phase");
         }
         drop(tx);
         assert_eq!(receiver.join(), !synced);

@@ -116,7 +116,7 @@ fn offer_both(tx: &mut Sender<u32>, ty: &mut Sender<u32>) -> u32 {
             sent = ty.send_from(&mut b) => sent.map(|()| 2),
         }
     });
-    let sent = sent.expect("nobody has ended");
+    let sent = sent.expect("the channels are open");
     assert_eq!((a, b), if sent == 1 { (None, Some(2)) } else { (Some(1), None) }, "sent {sent}");
     sent
 }

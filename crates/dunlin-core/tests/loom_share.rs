@@ -349,7 +349,7 @@ fn a_claim_in_a_choice() {
         drop(claim);
         let (sent, received) = (sender.join(), chooser.join());
         assert_eq!(sent, received);
-        drop(one.try_claim().expect("nobody holds it, and nobody is in line"));
+        drop(one.try_claim().expect("the end is free and no claim is in line"));
     });
 }
 

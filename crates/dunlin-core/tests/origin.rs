@@ -24,7 +24,9 @@ fn meets(theirs: impl FnOnce(u128) -> u128) -> (u128, bool) {
     let Poll::Ready(Event::ChoiceOffer(ticket, number)) = outlet.poll(cx) else { panic!("a choice offers") };
     inlet.offer_choice(7, theirs(number));
     assert!(choice.as_mut().poll(cx).is_pending());
-    let Poll::Ready(FromReceiver::Reserve(7, request)) = inlet.poll(cx) else { panic!("it wants that offer") };
+    let Poll::Ready(FromReceiver::Reserve(7, request)) = inlet.poll(cx) else {
+        panic!("the choice requests that offer")
+    };
     let Reserved::Granted(1) = outlet.reserve(ticket) else { panic!("it is open") };
     assert_eq!(inlet.grant(7, request, 2), Ok(()));
     assert!(choice.as_mut().poll(cx).is_pending());

@@ -279,7 +279,7 @@ fn a_receive_that_waits_is_woken_by_the_moved_sender() {
     let mut receiving = pin!(rx.recv());
     assert!(receiving.as_mut().poll(&mut cx).is_pending());
     let mut tx = carry(tx);
-    assert_eq!(count.0.load(Ordering::SeqCst), 0, "the move itself wakes nobody");
+    assert_eq!(count.0.load(Ordering::SeqCst), 0, "the move itself wakes no task");
     let mut sending = pin!(tx.send(5));
     assert!(poll_once(sending.as_mut()).is_pending());
     assert_eq!(count.0.load(Ordering::SeqCst), 1);
@@ -608,7 +608,7 @@ fn commit_after_message_drop_keeps_only_shared_ends() {
     assert_eq!(error.refused[3], CarryError::Gone { token: 4, kind: EndKind::Callee });
     assert_eq!(others.0.try_recv(), Err(RecvError::Closed));
     assert!(others.1.is_closed());
-    assert_eq!(others.2.try_recv(), Err(RecvError::WouldBlock), "its handle was kept by what was sealed");
+    assert_eq!(others.2.try_recv(), Err(RecvError::WouldBlock), "the sealed message keeps its handle");
     let mut inbox = Inbox::new(error.ends);
     decode::<Ends>(&mut inbox, &json).unwrap_err();
     assert_eq!(inbox.error(), Some(&CarryError::NoSuchEnd { token: 0 }));
@@ -953,7 +953,7 @@ fn a_message_that_cannot_be_decoded_ends_its_ends() {
         decode::<Ends>(&mut inbox, json).map(drop).unwrap_err();
         assert_eq!(count.0.load(Ordering::SeqCst), 0);
         drop(inbox);
-        assert_eq!(count.0.load(Ordering::SeqCst), 1, "{json}: whoever waits hears of it");
+        assert_eq!(count.0.load(Ordering::SeqCst), 1, "{json}: the waiting operation is woken");
         drop(waits);
         assert_ended(&mut others);
     }
@@ -1014,7 +1014,7 @@ fn panic_during_decoding_leaves_other_ends_usable() {
     let error = serde_json::from_str::<Sender<u8>>("1").unwrap_err();
     assert_eq!(error.to_string(), CarryError::NotArrived.to_string());
     let mut b: Sender<u8> = decode(&mut inbox, "1").unwrap();
-    assert_eq!(other_a.try_recv(), Err(RecvError::Closed), "the reader did not want it");
+    assert_eq!(other_a.try_recv(), Err(RecvError::Closed), "the failed decoding dropped the end");
     block_on(async {
         let (sent, got) = par!(b.send(1), other_b.recv());
         assert_eq!((sent, got), (Ok(()), Ok(1)));
@@ -1482,7 +1482,7 @@ fn an_expected_end_is_a_half_with_an_agent() {
     let mut cx = Context::from_waker(Waker::noop());
     let adopted = inbox.into_adopted();
     assert_eq!(adopted.iter().map(|end| end.token).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
-    assert!(adopted[5].agent.is_none(), "nobody wanted it");
+    assert!(adopted[5].agent.is_none(), "the message did not decode the end");
     assert_eq!(adopted[0].agent.as_ref().unwrap().channel(), Some(tx.id()));
     assert_eq!(adopted[1].agent.as_ref().unwrap().channel(), Some(rx.id()));
     assert!(reply.send(7).is_ok(), "it need not wait");

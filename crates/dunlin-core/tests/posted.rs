@@ -34,7 +34,7 @@ fn posted_values_are_received_in_order_before_later_sends() {
         assert_eq!(rx.try_recv(), Ok(n));
         assert!(posts[n as usize].is_done());
         assert_eq!(posts[n as usize].try_outcome(), Some(Ok(())));
-        assert_eq!(posts[n as usize].try_outcome(), None, "told once");
+        assert_eq!(posts[n as usize].try_outcome(), None, "reported once");
     }
     assert_eq!(rx.try_recv(), Ok(3));
     assert_eq!(poll(&mut send), Some(Ok(())));
@@ -235,7 +235,7 @@ fn awaited_post_is_shown_as_a_wait() {
     let shown = |id| waits::snapshot().into_iter().filter(|w| w.channel == Some(id) && w.doing == Doing::Send).count();
     let id = tx.id();
     let (mut a, mut b) = (tx.send_nowait(1), tx.send_nowait(2));
-    assert_eq!(shown(id), 0, "nobody waits");
+    assert_eq!(shown(id), 0, "no operation waits");
     assert!(poll(&mut a).is_none() && poll(&mut b).is_none());
     assert_eq!(shown(id), 2);
     assert_eq!(rx.try_recv(), Ok(1));

@@ -389,7 +389,7 @@ fn nested_budgets_do_not_multiply() {
             round * BUDGET,
             "one of them spends its budget, and then the task's neighbours have their turn"
         );
-        assert_eq!(sibling.get(), round - 1, "what is beside it has its turn in between");
+        assert_eq!(sibling.get(), round - 1, "its sibling gets a turn in between");
         assert!(woken.0.load(SeqCst) > 0);
     }
 }

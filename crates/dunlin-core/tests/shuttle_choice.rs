@@ -86,7 +86,7 @@ fn parties(count: usize, edges: &[(usize, usize)], apart: bool) -> Vec<Did> {
 fn ring(count: usize, apart: bool) {
     let edges: Vec<_> = (0..count).map(|n| (n, (n + 1) % count)).collect();
     let met = agree(&parties(count, &edges, apart));
-    assert!(met >= 1, "nobody met");
+    assert!(met >= 1, "no pair communicated");
 }
 
 #[test]
@@ -540,7 +540,10 @@ fn a_broadcast_to_receivers_that_come_and_go() {
             for (stays, got) in received {
                 let from = got.first().copied().unwrap_or(0);
                 assert!(got.iter().copied().eq(from..from + got.len() as u32), "none left out: {got:?}");
-                assert!(got.len() == stays, "the sender goes on while one is there: {got:?} of {stays}, sent {sent}");
+                assert!(
+                    got.len() == stays,
+                    "the sender continues while a receiver is joined: {got:?} of {stays}, sent {sent}"
+                );
             }
         });
     }
@@ -576,7 +579,7 @@ fn a_broadcast_is_poisoned() {
                     return (error.value, error.received as u32);
                 }
             }
-            unreachable!("somebody poisons it")
+            unreachable!("a receiver poisons it")
         });
         let late = thread::spawn(move || {
             let (mut rx, mut last) = (joiner.join(), None);

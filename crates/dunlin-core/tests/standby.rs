@@ -97,7 +97,7 @@ fn resumed_agent_settles_an_offer_in_flight() {
     outlet.unlink();
     assert_eq!(count.0.load(Ordering::SeqCst), 1, "the agent has to be polled");
     assert!(!outlet.stands_by(&cx()));
-    let open = outlet.take_over().expect("it has gone on");
+    let open = outlet.take_over().expect("the agent has resumed");
     let [(taken_over, value, false)] = &open.offers[..] else { panic!("{open:?}") };
     assert_eq!((*taken_over, value.downcast_ref()), (ticket, Some(&7u8)));
     assert!(outlet.poll(&mut cx()).is_pending(), "it is not offered once more");
@@ -157,7 +157,7 @@ fn resumed_agent_retries_a_request() {
     let Word::OfferChoice { ticket, .. } = one(&forth) else { panic!("it is offered") };
     outlet.hear(Word::Reserve { ticket, request: 3 }).unwrap();
     outlet.unlink();
-    let open = outlet.take_over().expect("it has gone on");
+    let open = outlet.take_over().expect("the agent has resumed");
     assert_eq!((open.offers.len(), &open.requests[..]), (0, &[(ticket, 3)][..]));
     assert!(outlet.poll(&mut cx()).is_pending(), "its home knows of the offer");
     assert!(matches!(outlet.reserve(ticket), Reserved::Granted(_)));
@@ -177,7 +177,7 @@ fn resumed_agent_distinguishes_granted_value_from_firm_offer() {
     outlet.hear(Word::Reserve { ticket, request: 3 }).unwrap();
     assert!(matches!(one(&forth), Word::Grant { request: 3, .. }));
     outlet.unlink();
-    let open = outlet.take_over().expect("it has gone on");
+    let open = outlet.take_over().expect("the agent has resumed");
     assert!(matches!(open.offers[..], [(given, _, true)] if given == ticket), "{open:?}");
     outlet.taken(ticket);
     assert!(matches!(ready(choice), (0, Ok(Ok(())))));
@@ -282,7 +282,7 @@ fn undecodable_value_goes_to_the_agent() {
     inlet.hear(Word::Offer { ticket: 5, value: bytes.clone() }).unwrap();
     assert!(poll(pin!(rx.recv())).is_pending());
     assert_eq!(inlet.take_returned(), Some(vec![Returned::Offer(5, bytes)]));
-    assert!(back.take().is_empty(), "its agent says what is wrong");
+    assert!(back.take().is_empty(), "its agent reports the fault");
 }
 
 /// Claims and handles need an agent from now on.
@@ -456,7 +456,7 @@ fn undecodable_buffered_value_goes_to_the_agent() {
     inlet.hear(Word::Sent { value: Bytes::from_static(&[0, 0x61, b'x']) }).unwrap();
     inlet.hear(Word::Sent { value: message(2) }).unwrap();
     assert!(poll(pin!(rx.recv())).is_pending());
-    let returned = inlet.take_returned().expect("the agent has gone on");
+    let returned = inlet.take_returned().expect("the agent has resumed");
     assert!(matches!(returned[..], [Returned::Unreadable(Why::Unsendable(_))]), "{returned:?}");
 }
 
@@ -534,7 +534,7 @@ fn agent_with_open_operations_does_not_stand_by() {
     for number in 0..3 {
         assert_eq!(ready(pin!(rx.recv())), Ok(number));
     }
-    assert!(!inlet.link(TERMS, Arc::new(Way::default())), "it is to hear that fewer are buffered");
+    assert!(!inlet.link(TERMS, Arc::new(Way::default())), "the sender must be notified of the smaller buffer");
     assert!(matches!(inlet.poll(&mut cx()), Poll::Ready(FromReceiver::Credit(0))));
     assert!(inlet.link(TERMS, Arc::new(Way::default())));
 
@@ -543,7 +543,7 @@ fn agent_with_open_operations_does_not_stand_by() {
     {
         let mut send = pin!(tx.send(1));
         assert!(poll(send.as_mut()).is_pending());
-        assert!(!outlet.link(TERMS, Arc::new(Way::default())), "an offer has not been said");
+        assert!(!outlet.link(TERMS, Arc::new(Way::default())), "an offer has not been sent");
         let Poll::Ready(Event::FirmOffer(ticket, value)) = outlet.poll(&mut cx()) else { panic!("it is offered") };
         assert!(!outlet.link(TERMS, Arc::new(Way::default())), "an offer is out");
         outlet.failed(ticket, Some(value), Why::Refused);

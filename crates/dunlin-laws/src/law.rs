@@ -115,7 +115,7 @@ impl<'a, X: Transport> Cx<'a, X> {
             self.rig.spawn_boxed(work);
         });
         self.rig.settle();
-        there.expect("the law says that it needs stretched receivers")
+        there.expect("the law must declare that it needs stretched receivers")
     }
 
     /// Creates a channel with the column's policy and the sender at `side` (0 or 1).
@@ -161,7 +161,7 @@ impl<'a, X: Transport> Cx<'a, X> {
             self.rig.spawn_boxed(work);
         });
         self.rig.settle();
-        ends.expect("the law says that it needs calls")
+        ends.expect("the law must declare that it needs calls")
     }
 
     /// Creates a call channel.

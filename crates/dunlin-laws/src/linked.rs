@@ -237,7 +237,7 @@ impl Wire {
         if from < 2 {
             let word = self.ways[from].0.lock().expect("nothing panics under it").0.pop_front();
             if let Some(word) = word {
-                self.halves[1 - from].hear(word).expect("a half says what the other one expects");
+                self.halves[1 - from].hear(word).expect("each half follows the protocol");
             }
         }
         Poll::Pending

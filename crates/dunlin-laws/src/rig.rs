@@ -288,7 +288,7 @@ impl<F: Future> Hand<'_, F> {
     #[track_caller]
     pub fn out(mut self) -> F::Output {
         self.run();
-        self.output.take().expect("the future still waits, and nobody has woken it")
+        self.output.take().expect("the future still waits and has not been woken")
     }
 
     /// Leaks the future in its current state.

@@ -68,8 +68,8 @@ impl World {
         let (mut tx, mut rx) = self.channel_from::<E>(from, Policy::default());
         self.sim.run(async {
             let (sent, received) = dunlin::par!(tx.send(end), rx.recv());
-            sent.map_err(|error| error.to_string()).expect("it goes");
-            received.expect("it comes")
+            sent.map_err(|error| error.to_string()).expect("the send succeeds");
+            received.expect("the receive succeeds")
         })
     }
 }

@@ -204,8 +204,8 @@ impl Transport for Tcp {
         let (mut tx, mut rx) = self.channel_from::<E>(side, rendezvous(), &mut |_| {});
         self.world.runtime.block_on(async {
             let (sent, received) = dunlin::par!(tx.send(end), rx.recv());
-            sent.map_err(|error| error.to_string()).expect("it goes");
-            received.expect("it comes")
+            sent.map_err(|error| error.to_string()).expect("the send succeeds");
+            received.expect("the receive succeeds")
         })
     }
 

@@ -197,7 +197,7 @@ fn closed_waits_for_the_other_end<X: Transport>(cx: &Cx<'_, X>) {
     drop(tx);
     assert!(closed.run());
     drop(closed);
-    assert!(cx.drain(&mut rx).len() >= values.len().min(1), "what was buffered can still be received");
+    assert!(cx.drain(&mut rx).len() >= values.len().min(1), "buffered values can still be received");
 }
 
 fn closed_is_woken_by_retire_and_poison<X: Transport>(cx: &Cx<'_, X>) {
@@ -238,7 +238,7 @@ fn is_closed_is_exact<X: Transport>(cx: &Cx<'_, X>) {
     assert_eq!(rx.is_closed(), values.is_empty());
     rx.poison("now");
     cx.settle();
-    assert!(tx.is_closed() && rx.is_closed(), "poison destroys what is buffered");
+    assert!(tx.is_closed() && rx.is_closed(), "poison drops buffered values");
 }
 
 fn closed_in_a_choice<X: Transport>(cx: &Cx<'_, X>) {

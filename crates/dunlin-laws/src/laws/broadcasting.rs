@@ -105,7 +105,7 @@ fn all_have_returned_it<X: Transport>(cx: &Cx<'_, X>) {
     for value in 0..3 {
         let waits = cx.begin(c.recv());
         let mut send = cx.begin(tx.send(value));
-        assert!(waits.is_woken(), "who waits is woken");
+        assert!(waits.is_woken(), "a waiting receive is woken");
         assert!(!send.is_done());
         assert_eq!(waits.out(), Ok(value));
         assert_eq!(cx.now(b.recv()), Ok(value));
@@ -122,7 +122,7 @@ fn a_leaving_receiver_is_not_waited_for<X: Transport>(cx: &Cx<'_, X>) {
     let mut send = cx.begin(tx.send(1));
     assert_eq!(cx.now(a.recv()), Ok(1));
     drop(b);
-    assert!(!send.run(), "c is there");
+    assert!(!send.run(), "c has joined");
     c.retire();
     assert!(send.is_woken());
     assert_eq!(send.out(), Ok(()));

@@ -222,7 +222,7 @@ fn poison_does_not_overtake<X: Transport>(cx: &Cx<'_, X>) {
     cx.settle();
     let on = cx.begin(relay_tx.send(value));
     assert!(cx.now(relay_rx.recv()).unwrap_err().is_poisoned());
-    assert_eq!(cx.now(tail.recv()), Ok(1), "what the relay accepted stays");
+    assert_eq!(cx.now(tail.recv()), Ok(1), "the value that the relay accepted stays");
     assert_eq!(on.out(), Ok(()));
     relay_tx.poison("passed on");
     cx.settle();
@@ -340,7 +340,7 @@ fn drop_of_both_ends_drops_the_values<X: Transport>(cx: &Cx<'_, X>) {
     } else {
         drop(rx);
         cx.settle();
-        assert_eq!(counted.count(), 1, "nobody is left to receive them");
+        assert_eq!(counted.count(), 1, "no receiver is left");
         drop(tx);
     }
     cx.settle();

@@ -240,7 +240,7 @@ fn stressed_alternation<X: Transport>(cx: &Cx<'_, X>) {
         }
         let (n, value) = cx.now(Choice::fair().all(receivers.iter_mut().map(|rx| rx.recv())).into_future());
         assert_eq!(value, Ok(n));
-        assert!(ready.contains(&n), "nobody has sent on {n}");
+        assert!(ready.contains(&n), "no value was sent on {n}");
         for other in ready {
             assert!(last[n] <= last[other], "in decision {decision} {n} was chosen, {other} was ready, {last:?}");
         }

@@ -40,10 +40,10 @@ fn in_order<X: Transport>(cx: &Cx<'_, X>) {
     assert!(got.is_sorted_by(|a, b| a < b), "{got:?}");
     assert!(!got.is_empty());
     if matches!(cx.kind.full, Full::DropsOldest | Full::ReplacesNewest) {
-        assert_eq!(got.last(), Some(&(VALUES - 1)), "what overwrites keeps the last: {got:?}");
+        assert_eq!(got.last(), Some(&(VALUES - 1)), "an overwriting buffer keeps the last value: {got:?}");
     }
     if cx.kind.full == Full::DropsThis {
-        assert_eq!(got[0], 0, "what drops keeps the first");
+        assert_eq!(got[0], 0, "a dropping buffer keeps the first value");
     }
 }
 

@@ -140,10 +140,10 @@ fn admit_panics_in_receive<X: Transport>(cx: &Cx<'_, X>) {
     let mut slot = Some(2);
     let send = cx.begin(tx.send_from(&mut slot));
     mood.store(true, Ordering::Relaxed);
-    assert_eq!(cx.now(rx.recv()), Ok(1), "what was received is not lost");
+    assert_eq!(cx.now(rx.recv()), Ok(1), "the received value is not lost");
     assert_eq!(send.out().unwrap_err().why(), Some(&Why::Refused));
     assert_eq!(slot, Some(2));
-    assert_eq!(cx.now(tx.send_from(&mut slot)), Ok(()), "and it goes on");
+    assert_eq!(cx.now(tx.send_from(&mut slot)), Ok(()), "the channel stays usable");
     assert_eq!(cx.now(rx.recv()), Ok(2));
 }
 

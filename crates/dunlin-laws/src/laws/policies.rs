@@ -154,7 +154,7 @@ fn try_forms_agree<X: Transport>(cx: &Cx<'_, X>) {
     cx.settle();
     assert_eq!(cx.drain(&mut rx), kept(cx.kind, 6));
     let send = cx.begin(tx.send(7));
-    assert_eq!(rx.try_recv(), Ok(7), "try_recv takes what is offered");
+    assert_eq!(rx.try_recv(), Ok(7), "try_recv takes the offered value");
     assert_eq!(send.out(), Ok(()));
     drop(tx);
     cx.settle();
@@ -176,5 +176,5 @@ fn dropped_values_are_dropped_once<X: Transport>(cx: &Cx<'_, X>) {
     assert_eq!(inside(), room.saturating_sub(1));
     drop(rx);
     cx.settle();
-    assert_eq!(inside(), 0, "what is buffered is dropped with the receiver");
+    assert_eq!(inside(), 0, "buffered values are dropped with the receiver");
 }

@@ -40,7 +40,7 @@ fn a_post_is_offered_at_once<X: Transport>(cx: &Cx<'_, X>) {
     }
     let recv = cx.begin(rx.recv());
     let mut post = tx.send_nowait(1);
-    assert!(recv.is_woken(), "nobody has polled the post");
+    assert!(recv.is_woken(), "the receive is woken before the post is polled");
     assert_eq!(recv.out(), Ok(1));
     cx.settle();
     assert!(post.is_done());
@@ -126,7 +126,7 @@ fn a_post_can_be_taken_back<X: Transport>(cx: &Cx<'_, X>) {
     for value in full {
         assert_eq!(cx.now(rx.recv()), Ok(value));
     }
-    assert_eq!(cx.now(rx.recv()), Ok(3), "the others have not been offered any more");
+    assert_eq!(cx.now(rx.recv()), Ok(3), "the other values are no longer offered");
     assert_eq!(cx.now(post.cancel()), Ok(None));
 }
 
@@ -153,7 +153,7 @@ fn every_post_has_one_fate<X: Transport>(cx: &Cx<'_, X>) {
                 give_way().await;
             }
             match fate {
-                0 => back.extend(post.cancel().await.expect("nobody ends it")),
+                0 => back.extend(post.cancel().await.expect("the channel is open")),
                 1 => drop(cut_off(pauses, post).await),
                 2 => _ = post.try_outcome(),
                 _ => kept.push(post),

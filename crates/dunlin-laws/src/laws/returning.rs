@@ -85,7 +85,7 @@ fn back_when_timed_out<X: Transport>(cx: &Cx<'_, X>) {
     let mut slot = Some(2);
     assert!(cx.now(expired(tx.send_from(&mut slot))).unwrap_err().is_timed_out());
     assert_eq!(slot, Some(2));
-    assert_eq!(cx.drain(&mut rx), before, "what timed out was received");
+    assert_eq!(cx.drain(&mut rx), before, "a timed-out value was received");
 }
 
 fn back_when_dropped<X: Transport>(cx: &Cx<'_, X>) {
@@ -98,7 +98,7 @@ fn back_when_dropped<X: Transport>(cx: &Cx<'_, X>) {
         assert_eq!(cx.now(tx.settle(&mut slot)), Ok(()));
         assert_eq!(slot, Some(1), "dropped after {polls} polls");
     }
-    assert_eq!(cx.drain(&mut rx), before, "what was given back was received");
+    assert_eq!(cx.drain(&mut rx), before, "a returned value was received");
     let send = cx.begin(tx.send_from(&mut slot));
     assert_eq!(cx.now(rx.recv()), Ok(1));
     assert_eq!(send.out(), Ok(()));
@@ -116,7 +116,7 @@ fn back_when_refused<X: Transport>(cx: &Cx<'_, X>) {
         assert_eq!(tx.try_send(3), Err(SendError::NotTaken { value: 3, why: Why::Refused }));
     }
     assert_eq!(cx.drain(&mut rx), before);
-    assert_eq!(cx.now(tx.send_from(&mut slot)), Ok(()), "and it goes on");
+    assert_eq!(cx.now(tx.send_from(&mut slot)), Ok(()), "the channel stays usable");
     assert_eq!(cx.now(rx.recv()), Ok(2));
 }
 

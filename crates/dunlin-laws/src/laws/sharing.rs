@@ -121,7 +121,7 @@ fn face_claims_in_order<X: Transport>(cx: &Cx<'_, X>) {
     buy(cx, &mut held, &mut server, 2);
     assert!(!third.poll() && !first.poll());
     drop(held);
-    assert!(!first.run(), "who asks again is the last");
+    assert!(!first.run(), "a repeated claim is the last in line");
     let mut held = third.out().expect("granted");
     buy(cx, &mut held, &mut server, 3);
     drop(held);
@@ -146,7 +146,7 @@ fn face_claim_in_a_choice<X: Transport>(cx: &Cx<'_, X>) {
             assert_eq!(taken.map(|recv| recv.out()), sends.then_some(Ok(1)));
             assert_eq!(given.map(|send| send.out()), (!sends).then_some(Ok(())));
             drop(held);
-            assert!(third.run(), "whose claim was not chosen has left the line");
+            assert!(third.run(), "an unchosen claim has left the line");
             drop(third.out());
         }
         let held = cx.now(a.claim()).expect("free");
@@ -212,7 +212,7 @@ fn face_claim_until<X: Transport>(cx: &Cx<'_, X>) {
         let mut third = cx.begin(c.claim());
         assert!(!second.poll());
         let rung = cx.begin(ring.send(1));
-        assert!(second.run(), "the deadline is over");
+        assert!(second.run(), "the deadline has passed");
         assert_eq!(second.out().err(), Some(ClaimError::TimedOut));
         assert_eq!(rung.out(), Ok(()));
         buy(cx, &mut held, &mut server, 1);
@@ -221,7 +221,7 @@ fn face_claim_until<X: Transport>(cx: &Cx<'_, X>) {
         assert!(third.run(), "the next in line");
         drop(third.out());
     }
-    drop(cx.now(b.claim()).expect("nobody is in line"));
+    drop(cx.now(b.claim()).expect("no claim is in line"));
     // Its turn and its deadline come together: the claim is granted.
     let held = cx.now(a.claim()).expect("free");
     let mut second = cx.begin(b.claim().until(bell.recv()));
@@ -332,7 +332,7 @@ fn a_claim_is_exclusive<X: Transport>(cx: &Cx<'_, X>) {
     let mut open: Option<(u64, u64)> = None;
     for (who, n) in claimed {
         if let Some(last) = open {
-            assert_eq!((who, n), (last.0, last.1 + 1), "somebody came between");
+            assert_eq!((who, n), (last.0, last.1 + 1), "another sender came between");
         }
         open = if n > 0 && !n.is_multiple_of(3) { Some((who, n)) } else { None };
     }
@@ -379,7 +379,7 @@ fn a_poll_restores_the_place<X: Transport>(cx: &Cx<'_, X>) {
     let held = third.run().then(|| third.out().expect("granted")).expect("passed on");
     assert!(!second.poll(), "it is awake again");
     drop(held);
-    assert!(!fourth.run(), "who came later waits");
+    assert!(!fourth.run(), "a later claim waits");
     assert!(second.run(), "its place was kept");
     drop(second.out());
     assert!(fourth.run());
@@ -407,7 +407,7 @@ fn a_forgotten_waiter_is_passed_over<X: Transport>(cx: &Cx<'_, X>) {
     assert!(!third.run());
     cx.pass(PATIENCE_TICKS + 1);
     drop(third.out().expect("passed on"));
-    drop(cx.now(b.claim()).expect("and the same handle can claim again"));
+    drop(cx.now(b.claim()).expect("the same handle can claim again"));
 }
 
 fn a_dropped_waiter_passes_it_on<X: Transport>(cx: &Cx<'_, X>) {
@@ -461,7 +461,7 @@ fn claim_in_a_choice<X: Transport>(cx: &Cx<'_, X>) {
         assert!(choice.run());
         assert!(choice.out().1.is_some_and(|claim| claim.is_ok()));
     }
-    drop(cx.now(b.claim()).expect("nobody is in line"));
+    drop(cx.now(b.claim()).expect("no claim is in line"));
 }
 
 fn claim_until<X: Transport>(cx: &Cx<'_, X>) {
@@ -472,7 +472,7 @@ fn claim_until<X: Transport>(cx: &Cx<'_, X>) {
     let held = cx.now(a.claim()).expect("free");
     assert_eq!(cx.now(expired(b.claim())).unwrap_err(), ClaimError::TimedOut);
     drop(held);
-    drop(cx.now(a.claim()).expect("nobody is in line"));
+    drop(cx.now(a.claim()).expect("no claim is in line"));
 }
 
 fn try_claim_does_not_wait<X: Transport>(cx: &Cx<'_, X>) {
@@ -485,7 +485,7 @@ fn try_claim_does_not_wait<X: Transport>(cx: &Cx<'_, X>) {
     assert_eq!(b.try_claim().unwrap_err(), ClaimError::WouldBlock);
     let waiting = cx.begin(c.claim());
     drop(held);
-    assert_eq!(b.try_claim().unwrap_err(), ClaimError::WouldBlock, "somebody is in line");
+    assert_eq!(b.try_claim().unwrap_err(), ClaimError::WouldBlock, "a claim is in line");
     drop(waiting.out());
     assert!(b.try_claim().is_ok());
 }
@@ -552,7 +552,7 @@ fn the_floor_after_a_claim<X: Transport>(cx: &Cx<'_, X>) {
     let lone = cx.begin(b.send(1));
     let mut next = cx.begin(c.claim());
     drop(held);
-    assert!(!next.run() && !next.poll(), "who was held back has the floor");
+    assert!(!next.run() && !next.poll(), "the held-back operation has the floor");
     assert_eq!(cx.now(rx.recv()), Ok(1));
     // An operation elsewhere completes at the keeper of the end, and its own node learns of it later.
     assert!(is_there || !next.run(), "until one of them is done");
@@ -569,7 +569,7 @@ fn the_floor_is_given_up<X: Transport>(cx: &Cx<'_, X>) {
     drop(held);
     assert!(!next.run());
     cx.pass(PATIENCE_TICKS + 1);
-    assert!(next.run(), "nobody received from them");
+    assert!(next.run(), "no value was received from them");
     let mut claim = next.out().expect("granted");
     let under = cx.begin(claim.send(2));
     assert_eq!(cx.now(rx.recv()), Ok(2));

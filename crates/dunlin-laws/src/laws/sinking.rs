@@ -91,7 +91,7 @@ fn a_sink_offers_at_once<X: Transport>(cx: &Cx<'_, X>) {
     for value in 0..3 {
         let recv = cx.begin(rx.recv());
         assert_eq!(sink.start_send(value), Ok(()));
-        assert!(recv.is_woken(), "nobody has polled the sink");
+        assert!(recv.is_woken(), "the receive is woken before the sink is polled");
         assert_eq!(recv.out(), Ok(value));
         assert_eq!(cx.now(sink.ready()), Ok(()));
     }

@@ -85,7 +85,7 @@ fn all_go_on_together<X: Transport>(cx: &Cx<'_, X>) {
         parties.rotate_left(cx.below(count as u64) as usize);
         let Some((last, others)) = parties.split_last_mut() else { return };
         let mut waiting: Vec<_> = others.iter_mut().map(|party| cx.begin(party.sync())).collect();
-        assert!(waiting.iter_mut().all(|sync| !sync.poll()), "one is not there");
+        assert!(waiting.iter_mut().all(|sync| !sync.poll()), "one party has not arrived");
         assert_eq!(last.phases(), phase);
         assert_eq!(cx.now(last.sync()), Ok(()));
         for mut sync in waiting {
@@ -199,7 +199,7 @@ fn a_cancelled_sync_has_not_arrived<X: Transport>(cx: &Cx<'_, X>) {
             // A party at another node has to ask, and its deadline passes first.
             assert_eq!(cx.now(first.sync()), Ok(()));
         } else {
-            assert_eq!(cx.now(expired(first.sync())), Ok(()), "all are there: the deadline does not matter");
+            assert_eq!(cx.now(expired(first.sync())), Ok(()), "all have arrived: the deadline does not matter");
         }
         assert_eq!(waiting.out(), Ok(()));
     }
@@ -334,7 +334,7 @@ fn a_sync_beside_channels<X: Transport>(cx: &Cx<'_, X>) {
                 assert_eq!(cx.fill(&mut tx), before);
             }
             let waiting = cx.begin(party.sync());
-            assert!(!waiting.is_done(), "the choice is not there any more");
+            assert!(!waiting.is_done(), "the choice has left the barrier");
         }
     }
     assert_eq!(mine.phases(), 2);
@@ -364,7 +364,7 @@ fn a_sync_in_its_order<X: Transport>(cx: &Cx<'_, X>) {
     let skipped = cx.now(async {
         alt! { biased; r = mine.sync() => r.is_err(), skip => true }
     });
-    assert!(skipped, "not all are there");
+    assert!(skipped, "not all parties have arrived");
     let waiting = cx.begin(party.sync());
     let synced = cx.now(async {
         alt! { biased; r = mine.sync() => r.is_ok(), skip => false }

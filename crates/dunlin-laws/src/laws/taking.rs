@@ -38,7 +38,7 @@ fn ok_means_received<X: Transport>(cx: &Cx<'_, X>) {
     let (mut tx, mut rx) = cx.channel();
     for value in 0..3 {
         let mut send = cx.begin(tx.send(value));
-        assert!(!send.poll(), "nobody has received it");
+        assert!(!send.poll(), "no receiver has taken it");
         assert_eq!(cx.now(rx.recv()), Ok(value));
         assert_eq!(send.out(), Ok(()));
     }
@@ -50,7 +50,7 @@ fn receive_first_then_send<X: Transport>(cx: &Cx<'_, X>) {
         let mut recv = cx.begin(rx.recv());
         assert!(!recv.is_done());
         let send = cx.begin(tx.send(value));
-        assert!(recv.is_woken(), "nobody woke the receive");
+        assert!(recv.is_woken(), "the receive was not woken");
         assert!(recv.run());
         assert_eq!(recv.out(), Ok(value));
         assert_eq!(send.out(), Ok(()));
@@ -82,13 +82,13 @@ fn unpolled_receive_keeps_nothing<X: Transport>(cx: &Cx<'_, X>) {
     let mut pinned = cx.begin(a.recv());
     let mut other = cx.begin(b.recv());
     let send = cx.begin(tx.send(1));
-    assert!(pinned.is_woken() && other.is_woken(), "whoever waits is woken");
-    assert!(other.run(), "a receive that nobody polls keeps the value");
+    assert!(pinned.is_woken() && other.is_woken(), "all waiting receives are woken");
+    assert!(other.run(), "an unpolled receive keeps the value");
     assert_eq!(other.out(), Ok(1));
     assert_eq!(send.out(), Ok(()));
     assert!(!pinned.poll(), "the value was received twice");
     let send = cx.begin(tx.send(2));
-    assert_eq!(pinned.out(), Ok(2), "and it is woken again");
+    assert_eq!(pinned.out(), Ok(2), "the receive is woken again");
     assert_eq!(send.out(), Ok(()));
 }
 
