@@ -8,12 +8,12 @@
 //!     cell ─ cell ─ cell
 //! ```
 //!
-//! So ends travel in messages: no agent knows the grid, and no cell knows the agents. The grid is a torus:
-//! what leaves it on one side comes back on the other.
+//! So ends travel in messages: no agent knows the grid, and no cell knows the agents. The grid is a torus: an
+//! agent that leaves it on one side returns on the other.
 //!
-//! The order in which agents come to a cell is not determined. The final state of the cells is: an agent
-//! decides by its own numbers alone where it goes, and marks only add up. The program walks all ways once
-//! more in a plain loop, and compares.
+//! The order in which agents visit a cell is not determined. The final state of the cells is: an agent's own
+//! numbers alone decide its path, and marks only add up. The program repeats all walks in a plain loop and
+//! compares.
 //!
 //! Run it: `cargo run --release --example agents [agents] [steps]`
 
@@ -39,11 +39,11 @@ struct Visit {
     direction: usize,
 }
 
-/// To call a cell. The reply is the door of the neighbour.
+/// Calls a cell. The reply is the door of the neighbour.
 #[derive(Clone)]
 struct Door(Shared<Caller<Visit, Self>>);
 
-/// Lets agents in until its door is retired; gives the sum of their marks.
+/// Admits agents until its door is retired; returns the sum of their marks.
 async fn cell(mut visits: Callee<Visit, Door>, doors: [Door; 4]) -> Result<u64> {
     let mut marks = 0;
     loop {
@@ -58,7 +58,7 @@ async fn cell(mut visits: Callee<Visit, Door>, doors: [Door; 4]) -> Result<u64> 
     }
 }
 
-/// What an agent does, step by step: it follows from its number.
+/// The steps of an agent, which follow from its number.
 fn itinerary(agent: u64) -> impl Iterator<Item = Visit> {
     // The generator of Knuth's MMIX; the upper bits are the better ones.
     let mut state = agent;
@@ -75,7 +75,7 @@ async fn agent(number: u64, steps: usize, mut at: Door) -> Result {
     Ok(())
 }
 
-/// The marks of all cells when this many agents have gone this many steps.
+/// The marks of all cells after this many agents have taken this many steps.
 pub(crate) async fn walked(agents: u64, steps: usize) -> Result<Vec<u64>> {
     let (doors, visits): (Vec<_>, Vec<_>) = (0..SIDE * SIDE)
         .map(|_| {
@@ -91,7 +91,7 @@ pub(crate) async fn walked(agents: u64, steps: usize) -> Result<Vec<u64>> {
     for agent in agents {
         agent.await??;
     }
-    // The cells hold each other's doors, so none of them would end by itself.
+    // The cells hold each other's doors, so no cell would end by itself.
     for mut door in doors {
         door.0.claim().await?.retire();
     }
@@ -102,7 +102,7 @@ pub(crate) async fn walked(agents: u64, steps: usize) -> Result<Vec<u64>> {
     Ok(marks)
 }
 
-/// The same in a plain loop.
+/// The same result, computed in a plain loop.
 pub(crate) fn computed(agents: u64, steps: usize) -> Vec<u64> {
     let mut marks = vec![0; SIDE * SIDE];
     for agent in 0..agents {

@@ -48,7 +48,7 @@ async fn consumer(cycles: u64, mut from: Receiver<u64>) -> Result<f64> {
     Ok(elapsed.as_nanos() as f64 / (4 * cycles) as f64)
 }
 
-/// Poison is how this circle ends: a stage that met it ended in order.
+/// Poison ends this circle: a poisoned stage has ended in order.
 fn ended(result: Result) -> Result {
     match result {
         Err(error) if error.is_poisoned() || error.is_closed() => Ok(()),

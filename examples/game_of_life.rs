@@ -22,8 +22,8 @@ use dunlin::prelude::*;
 
 /// The board; beyond each edge is the opposite one.
 ///
-/// No process writes a cell while another reads it: the barrier sees to that, and passes on what was written.
-/// Safe Rust asks for atomics even so.
+/// The barrier keeps a process from writing a cell that another reads, and publishes the writes to the next
+/// phase. Safe Rust requires atomics even so.
 struct Board {
     width: usize,
     height: usize,

@@ -1,8 +1,7 @@
 //! The Mandelbrot set, with a process for each pixel: 250,000 of them.
 //!
-//! Every process computes its pixel and sends it over one shared end to a collector, which does not care in
-//! what order they come. When the last process has gone, so has the last holder of the end, and the collector
-//! sees the channel end.
+//! Every process computes its pixel and sends it over one shared end to a collector, which accepts them in
+//! any order. The last process drops the last holder of the end, so the channel ends and the collector stops.
 //!
 //! Run it: `cargo run --release --example mandelbrot [picture.pgm]`. Without a file it prints a small
 //! preview.
@@ -29,7 +28,7 @@ fn iterations(re: f64, im: f64) -> u8 {
     ITERATIONS_MAX
 }
 
-/// One pixel of a picture of `side` times `side`.
+/// One pixel of a picture of `side` × `side`.
 struct Pixel {
     x: usize,
     y: usize,
@@ -43,7 +42,7 @@ async fn pixel(x: usize, y: usize, side: usize, mut to: Shared<Sender<Pixel>>) -
     Ok(())
 }
 
-/// Draws the set with `side` times `side` processes: the rows of the picture, one after the other.
+/// Draws the set with `side` × `side` processes, and returns the rows of the picture in order.
 pub(crate) async fn draw(side: usize) -> Result<Vec<u8>> {
     let (tx, mut pixels) = channel();
     let tx = tx.share();
@@ -52,7 +51,7 @@ pub(crate) async fn draw(side: usize) -> Result<Vec<u8>> {
             spawn(pixel(x, y, side, tx.clone()));
         }
     }
-    drop(tx); // else the channel does not end with the last process
+    drop(tx); // else the channel would not end with the last process
     let mut picture = vec![0; side * side];
     let mut came = 0;
     while let Some(Pixel { x, y, iterations }) = pixels.next().await? {

@@ -11,7 +11,7 @@
 
 use dunlin::prelude::*;
 
-/// The licence is a text that every copy of this program has.
+/// Every copy of this program includes the licence, so it is the default text.
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../LICENSE-APACHE");
 
 #[dunlin::main]
@@ -43,10 +43,10 @@ async fn adder(#[receiver("counts")] mut counts: Receiver<usize>) -> Result<usiz
     Ok(sum)
 }
 
-/// How many words `text` has, counted by this many processes on two threads.
+/// The number of words of `text`, counted by this many processes on two threads.
 pub(crate) async fn words(text: &str, counters: usize) -> Result<usize> {
     let scope = Scope::new();
-    scope.name::<usize>("counts", fifo(1)); // here, so that the place within shares it
+    scope.name::<usize>("counts", fifo(1)); // declared here, so that the place within shares it
     let desk = scope.on(Place::workers(2).named("desk"));
     let mut lines = desk.sender::<String>("lines").await?;
     let sum = scope.fork(adder());

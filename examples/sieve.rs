@@ -4,9 +4,9 @@
 //!     numbers ──▶ filter 2 ──▶ filter 3 ──▶ filter 5 ──▶ … ──▶ main
 //! ```
 //!
-//! What comes out of the pipeline has passed every filter, so it is a prime, and gets a filter of its own
-//! there. When main has enough, it retires the channel it reads from. The filter above finds that closed and
-//! leaves, which closes the channel it read from itself: so the end travels up the whole chain, to the
+//! A number that leaves the pipeline has passed every filter, so it is a prime, and gets a filter of its own
+//! there. When main has enough, it retires the channel that it reads from. The filter above finds its channel
+//! closed and leaves, which closes the channel that it read from: so the end travels up the chain to the
 //! numbers.
 //!
 //! Run it: `cargo run --release --example sieve [how many]`
@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use dunlin::prelude::*;
 
-/// 2, 3, 4 and so on, for as long as they are taken.
+/// Sends 2, 3, 4 and so on until its channel closes.
 async fn numbers(mut to: Sender<u64>) -> Result {
     for n in 2.. {
         to.send(n).await?;
@@ -23,7 +23,7 @@ async fn numbers(mut to: Sender<u64>) -> Result {
     Ok(())
 }
 
-/// Passes on what `prime` does not divide.
+/// Forwards the numbers that `prime` does not divide.
 async fn filter(prime: u64, mut from: Receiver<u64>, mut to: Sender<u64>) -> Result {
     while let Some(n) = from.next().await? {
         if n % prime != 0 {
@@ -48,7 +48,7 @@ pub(crate) async fn primes(count: usize) -> Result<Vec<u64>> {
     from.retire();
     for stage in stages {
         match stage.await? {
-            Err(error) if error.is_closed() => {} // no stage below needed more: the end as it should be
+            Err(error) if error.is_closed() => {} // no stage below needs more: the expected end
             other => other?,
         }
     }

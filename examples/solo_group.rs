@@ -4,10 +4,10 @@
 //!     main ── clicks ──▶ unit 0 … unit 7 ═══ one barrier, on which all of them are enrolled
 //! ```
 //!
-//! A click sends a unit off to work alone, or back. In the group a unit waits for two things at once: the
-//! group's next step, which is a barrier, and a click. The step is an offer: all eight take it, or none does.
-//! So a unit that is clicked at the very moment of a step has either taken it with all the others, or goes
-//! alone and no party has taken it; and whenever one of them is alone, all have counted the same steps.
+//! A click sends a unit off to work alone, or back. In the group a unit waits for two events: the group's
+//! next step, which is a barrier, and a click. The step is an offer: all eight take it, or none does. So a
+//! unit that is clicked at the very moment of a step has either taken it with all the others, or leaves alone
+//! and no party has taken it. Whenever one of them is alone, all have counted the same steps.
 //!
 //! Run it: `cargo run --release --example solo_group [rounds]`
 //!
@@ -40,15 +40,15 @@ async fn unit(mut group: Barrier, mut clicks: Receiver<()>, mut asked: Callee<()
     }
 }
 
-/// What main holds of a unit.
+/// Main's ends of a unit.
 struct Controls {
     click: Sender<()>,
     ask: Caller<(), Steps>,
     running: Process<Result<Steps>>,
 }
 
-/// Clicks the units into the group and some of them out of it again. Returns how many steps the group had
-/// taken whenever one was alone.
+/// Clicks the units into the group and some of them out of it again. Returns the group's count of steps at
+/// each moment when one unit was alone.
 pub(crate) async fn work(rounds: usize) -> Result<Vec<u64>> {
     let group = barrier();
     let mut units: Vec<Controls> = (0..UNITS)
@@ -65,17 +65,17 @@ pub(crate) async fn work(rounds: usize) -> Result<Vec<u64>> {
             unit.click.send(()).await?;
             *alone = false;
         }
-        // All eight are in the group: it runs by itself.
+        // All eight are in the group: it steps by itself.
         let before = seen[round - 1];
         while units[round % UNITS].ask.call(()).await?.group < before + round as u64 {}
-        // Others in each round: the bits of a multiple of an odd number.
+        // Different units in each round: the bits of a multiple of an odd number.
         let who = (round * 37) % 256;
         let leaves = |n: usize| who >> n & 1 == 1 || n == round % UNITS;
         for (n, unit) in units.iter_mut().enumerate().filter(|(n, _)| leaves(*n)) {
             unit.click.send(()).await?; // returns when the unit has received it
             alone[n] = true;
         }
-        // A quiet point of the group: one unit is alone.
+        // One unit is alone, so the group does not step.
         let mut steps = Vec::new();
         for unit in &mut units {
             steps.push(unit.ask.call(()).await?);
@@ -88,7 +88,7 @@ pub(crate) async fn work(rounds: usize) -> Result<Vec<u64>> {
     }
     let mut done = Vec::new();
     for Controls { click, ask, running } in units {
-        drop(click); // and not `ask`, which fails when no party is left to ask
+        drop(click); // not `ask`, which fails when no party is left to ask
         done.push(running.await??);
         drop(ask);
     }

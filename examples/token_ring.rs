@@ -5,8 +5,8 @@
 //!   └──────────────────────────────────────────────────────┘
 //! ```
 //!
-//! The leader starts the token at 0, lets it go round once so that every process has started, and then 4096
-//! times. So it comes home with 256 × 4097 = 1,048,832.
+//! The leader starts the token at 0, sends it round once so that every process has started, and then 4096
+//! times. So it returns with 256 × 4097 = 1,048,832.
 //!
 //! Run it: `cargo run --release --example token_ring [processes] [cycles]`
 
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use dunlin::blocks::{ring, successor};
 use dunlin::prelude::*;
 
-/// Sends the token round, and leaves after `cycles`: the token, and the time they took.
+/// Sends the token round `cycles` times and leaves; returns the token and the time they took.
 async fn leader(cycles: u64, mut from: Receiver<u64>, mut to: Sender<u64>) -> Result<(u64, Duration)> {
     let mut token = 0;
     let mut began = Instant::now();
@@ -29,7 +29,7 @@ async fn leader(cycles: u64, mut from: Receiver<u64>, mut to: Sender<u64>) -> Re
     Ok((token, began.elapsed()))
 }
 
-/// The leader is number 0. When it has left, the end goes round once, and no process is left.
+/// The leader is number 0. When it has left, the end travels round once, and every process ends.
 async fn member(number: u64, cycles: u64, from: Receiver<u64>, to: Sender<u64>) -> Result<Option<(u64, Duration)>> {
     if number == 0 {
         return leader(cycles, from, to).await.map(Some);
@@ -38,19 +38,19 @@ async fn member(number: u64, cycles: u64, from: Receiver<u64>, to: Sender<u64>) 
     Ok(None)
 }
 
-/// Of a ring inside one task: the token as it comes home, and how long its cycles took.
+/// Runs the ring inside one task: the final token, and how long its cycles took.
 pub(crate) async fn in_one_task(processes: u64, cycles: u64) -> Result<(u64, Duration)> {
     let ended = ring(0..processes, |number, from, to| member(number, cycles, from, to)).await;
     home(ended)
 }
 
-/// The same with a spawned process for each member.
+/// Runs the ring with a spawned process for each member.
 pub(crate) async fn spawned(processes: u64, cycles: u64) -> Result<(u64, Duration)> {
     let ended = ring(0..processes, |number, from, to| spawn(member(number, cycles, from, to))).await;
     home(ended.into_iter().map(|exit| exit?))
 }
 
-/// What the leader brought home; an error if any member did not end well.
+/// The leader's result; an error if any member failed.
 fn home(ended: impl IntoIterator<Item = Result<Option<(u64, Duration)>>>) -> Result<(u64, Duration)> {
     let mut token = None;
     for ended in ended {

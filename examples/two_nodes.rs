@@ -1,6 +1,6 @@
-//! Two nodes in two OS processes: one reads a file, the other counts the words of each line. On purpose, the
-//! socket between them is cut again and again, in the middle of whatever it carries; neither of the two has
-//! to know.
+//! Two nodes in two OS processes: one reads a file, the other counts the words of each line. The example cuts
+//! the socket between them again and again, in the middle of whatever it carries; neither process needs to
+//! handle that.
 //!
 //! ```text
 //!   reader ──"lines"──▶ counter
@@ -19,7 +19,7 @@ use dunlin::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The licence is a text that every copy of this program has.
+/// Every copy of this program includes the licence, so it is the default file.
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../LICENSE-APACHE");
 
 #[dunlin::main]
@@ -32,7 +32,7 @@ async fn main() -> Result {
 
 /// In the second process: answers each line with the number of its words.
 async fn counter(address: &str) -> Result {
-    // Others reach this node by a cable that can be cut.
+    // Peers reach this node through a cable that can be cut.
     let node = Node::builder().app("two_nodes").advertise(address).names(address).join().await?;
     println!("{}", node.listening()[0]);
     let mut lines = node.receiver::<(usize, String)>("lines").await?;
@@ -48,7 +48,7 @@ fn words(line: &str) -> usize {
     line.split_whitespace().count()
 }
 
-/// In the first process: sends the lines, receives the counts, and checks that each has come once and in
+/// In the first process: sends the lines, receives the counts, and checks that each has arrived once and in
 /// order.
 async fn reader(file: &str) -> Result {
     let text = std::fs::read_to_string(file)?;
@@ -99,10 +99,9 @@ async fn reader(file: &str) -> Result {
     Ok(())
 }
 
-/// What all sockets between the two processes go through: it cuts the one that carries after some hundred
-/// bytes.
+/// Carries all sockets between the two processes, and cuts the active one after 1,000 to 3,000 bytes.
 struct Cable {
-    /// The bytes that go before the next cut.
+    /// The bytes that may pass before the next cut.
     left: Mutex<u64>,
     random: AtomicU64,
     cuts: AtomicU64,
@@ -113,7 +112,7 @@ impl Cable {
         Arc::new(Self { left: Mutex::new(1000), random: AtomicU64::new(seed), cuts: AtomicU64::new(0) })
     }
 
-    /// A dial of this port reaches that address.
+    /// Forwards each connection to this port to that address.
     async fn lead(self: Arc<Self>, port: TcpListener, address: String) -> Result {
         loop {
             let (near, _) = port.accept().await?;
@@ -146,7 +145,7 @@ impl Cable {
         }
     }
 
-    /// How many of this many bytes still go.
+    /// How many of this many bytes may still pass.
     fn allowed(&self, bytes: usize) -> usize {
         let mut left = self.left.lock().expect("nobody panics with it");
         if (bytes as u64) < *left {
@@ -155,7 +154,7 @@ impl Cable {
         }
         self.cuts.fetch_add(1, Ordering::Relaxed);
         let random = self.random.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
-        // More than two handshakes, so that something gets through.
+        // More than two handshakes, so that the nodes make progress.
         std::mem::replace(&mut *left, 1000 + (random >> 32) % 2000) as usize
     }
 }

@@ -36,7 +36,7 @@ pub(crate) struct Plan {
 pub(crate) enum Pace {
     /// As soon as another request has ended.
     Flow,
-    /// When all of the requests in flight have ended, as the load generator of Barnes (2000).
+    /// When all requests in flight have ended, as in the load generator of Barnes (2000).
     Waves,
     /// This many requests a second, whatever the server does. Latencies count from the planned beginning, so
     /// they include the requests that would have been sent while a server stalls.

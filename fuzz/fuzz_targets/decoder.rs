@@ -1,4 +1,4 @@
-//! Any bytes are decoded; what is accepted is what the encoder writes.
+//! Decodes any bytes; a value that the decoder accepts is one that the encoder writes.
 #![no_main]
 
 #[path = "../../crates/dunlin-proto/tests/fuzz/decoder.rs"]

@@ -1,4 +1,4 @@
-//! Any bytes drive a machine; it does not panic, does not turn in circles, and keeps nothing.
+//! Any bytes drive a machine; it does not panic, does not loop, and keeps nothing.
 #![no_main]
 
 #[path = "../../crates/dunlin-proto/tests/fuzz/machine.rs"]

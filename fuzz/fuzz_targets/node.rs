@@ -1,5 +1,5 @@
-//! A peer says anything to a node that has ends of all kinds; nothing panics, two honest nodes go on, and
-//! nothing is left.
+//! A peer sends anything to a node that has ends of all kinds; nothing panics, two honest nodes keep working,
+//! and no state is left.
 #![no_main]
 
 #[path = "../../crates/dunlin/tests/support/ends.rs"]

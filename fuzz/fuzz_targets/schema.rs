@@ -1,4 +1,4 @@
-//! Any bytes are read as schemas, and two of them compared.
+//! Reads any bytes as schemas, and compares two of them.
 #![no_main]
 
 #[path = "../../crates/dunlin-schema/tests/fuzz/schema.rs"]

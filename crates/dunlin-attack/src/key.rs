@@ -1,5 +1,5 @@
-//! Keys of peers that speak the protocol by hand, written from `docs/wire.md`, so that they agree with those
-//! of nodes only if that is right.
+//! Keys of hand-written peers. They are derived from `docs/wire.md`, so they match the keys of nodes only if
+//! that document is right.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -33,7 +33,7 @@ impl Key {
     /// The key of a node whose life was made [here](life).
     ///
     /// # Panics
-    /// It was not.
+    /// The node's life was made elsewhere.
     pub fn of(node: NodeId) -> Self {
         let numbers = NUMBERS.lock().unwrap_or_else(PoisonError::into_inner);
         Self::numbered(*numbers.get(&node).expect("its key is known here"))

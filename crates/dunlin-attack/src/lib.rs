@@ -2,8 +2,8 @@
 //!
 //! Each file in `tests/` is one kind of attack. Beside each attack stands its *honest twin*: the same shape
 //! of load from a peer that keeps to the protocol, which has to pass. A node under attack is one of dunlin's,
-//! with its defaults, on TCP; the attackers are [`Peer`]s: they speak the protocol by hand, and say what they
-//! like. `SECURITY.md` lists what is defended.
+//! with its defaults, on TCP; the attackers are [`Peer`]s, which write the protocol by hand and may send any
+//! bytes. `SECURITY.md` lists what is defended.
 
 mod key;
 
@@ -25,8 +25,8 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 pub use key::{Key, life};
 
-/// Runs a test on two workers; it may take four minutes. It may open as many files as the process can be
-/// allowed.
+/// Runs a test on two workers, for at most four minutes. The limit of open files is raised as far as the
+/// process may raise it.
 ///
 /// # Panics
 /// The test hangs.
@@ -34,13 +34,13 @@ pub fn run(test: impl Future<Output = ()>) {
     allow_files();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("the system gives threads");
-    // On a quiet machine none takes longer than 40 s.
+    // On a quiet machine no test takes longer than 40 s.
     let limit = Duration::from_secs(240);
     runtime.block_on(async { tokio::time::timeout(limit, test).await.expect("the test hangs") });
 }
 
-/// The same, with no other such test of this process beside it: what is measured is the whole process. To
-/// wait for the others is not part of the four minutes.
+/// Like [`run`], with no other such test of this process beside it, because the test measures the whole
+/// process. The four minutes do not include the wait for the others.
 ///
 /// # Panics
 /// The test hangs.
@@ -50,8 +50,8 @@ pub fn run_alone(test: impl Future<Output = ()>) {
     run(test);
 }
 
-/// This test opens so many files, or needs a node that may. A process begins with 1,024 on most systems, and
-/// may raise that itself, up to a hard limit.
+/// Declares that this test opens this many files, or needs a node that may. On most systems a process begins
+/// with 1,024, and may raise that itself up to a hard limit.
 ///
 /// # Panics
 /// The hard limit is lower.
@@ -64,13 +64,12 @@ pub fn needs_files(count: u64) {
     );
 }
 
-/// Raises the limit of open files as far as this process may: how many that are. `None`: there is no limit.
+/// Raises the limit of open files as far as this process may, and returns it. `None`: there is no limit.
 #[cfg(unix)]
 fn allow_files() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    // Some systems refuse what is more than their own maximum, though no hard limit shows it: then the limit
-    // stays.
+    // Some systems refuse more than their own maximum, though no hard limit shows it: then the limit stays.
     let is_raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
     if is_raised { maximum } else { current }
 }
@@ -87,13 +86,13 @@ fn allow_files() -> Option<u64> {
 pub async fn dial(from: [u8; 4], to: &str) -> io::Result<TcpStream> {
     let to: SocketAddr = to.parse().map_err(io::Error::other)?;
     let socket = TcpSocket::new_v4()?;
-    // What is written after a first small piece would wait for its acknowledgement.
+    // Without this, each write after a small first one would wait for its acknowledgement.
     socket.set_nodelay(true)?;
     socket.bind(SocketAddr::new(IpAddr::from(from), 0))?;
     socket.connect(to).await
 }
 
-/// The bytes of these frames.
+/// Encodes these frames.
 pub fn bytes_of(frames: &[Frame]) -> BytesMut {
     let mut out = BytesMut::new();
     for frame in frames {
@@ -118,7 +117,7 @@ pub fn declare(number: u64, name: &str, channel: ChannelId, face: &Declaration) 
 /// Offers a value, in pieces of 16 KiB.
 ///
 /// # Panics
-/// The value is empty: no message is.
+/// The value is empty; no message is.
 pub fn offer(channel: ChannelId, ticket: Ticket, value: &Bytes) -> Vec<Frame> {
     const PIECE: usize = 16 << 10;
     let mut pieces = (0..value.len()).step_by(PIECE).map(|at| value.slice(at..value.len().min(at + PIECE)));
@@ -129,7 +128,7 @@ pub fn offer(channel: ChannelId, ticket: Ticket, value: &Bytes) -> Vec<Frame> {
     frames
 }
 
-/// A message that is a sender: its channel, where its home and its sponsor are said to be, and the numbers of
+/// A message that is a sender: its channel, the lives given as its home and its sponsor, and the numbers of
 /// its message and of its moves.
 pub fn sender_on_its_way(channel: ChannelId, [home, sponsor]: [Life; 2], trip: u64, transfer: u64) -> Bytes {
     const SENDER_ON: u8 = 0x10;
@@ -150,8 +149,8 @@ pub fn sender_on_its_way(channel: ChannelId, [home, sponsor]: [Life; 2], trip: u
     out.freeze()
 }
 
-/// What a peer, whose life is made by [`life`], says first: to the node that it wants, or to whatever node is
-/// there if that is zero.
+/// The hello of a peer whose life is made by [`life`]: addressed to the node `wanted`, or to any node if that
+/// is zero.
 pub fn hello(application: &str, me: Life, wanted: Life) -> Hello {
     Hello {
         versions: VERSIONS,
@@ -169,10 +168,10 @@ pub fn hello(application: &str, me: Life, wanted: Life) -> Hello {
     }
 }
 
-/// Bytes of memory that this process has in use, and the most that it has had since [`forget_peak`].
+/// Bytes of memory that this process has in use, and their peak since [`forget_peak`].
 ///
 /// # Panics
-/// The system does not say it.
+/// The system does not report it.
 #[cfg(target_os = "linux")]
 pub fn resident() -> (u64, u64) {
     let status = std::fs::read_to_string("/proc/self/status").expect("the system says it");
@@ -183,7 +182,7 @@ pub fn resident() -> (u64, u64) {
     (bytes("VmRSS:"), bytes("VmHWM:"))
 }
 
-/// The peak of [`resident`] is what is in use now.
+/// Resets the peak of [`resident`] to what is in use now.
 ///
 /// # Panics
 /// The system does not allow it.
@@ -192,7 +191,7 @@ pub fn forget_peak() {
     std::fs::write("/proc/self/clear_refs", "5").expect("a process may do that to itself");
 }
 
-/// Whatever node is there.
+/// Addresses any node.
 pub const ANY: Life = Life { node: NodeId(0), incarnation: Incarnation(0) };
 
 /// A peer that speaks the protocol by hand.
@@ -200,12 +199,12 @@ pub const ANY: Life = Life { node: NodeId(0), incarnation: Incarnation(0) };
 pub struct Peer {
     stream: TcpStream,
     arrived: BytesMut,
-    /// What was said, and answered.
+    /// What both sides sent in the handshake.
     handshake: Option<(Hello, Answer)>,
 }
 
 impl Peer {
-    /// Dials, and says and hears nothing.
+    /// Dials, and sends and reads nothing.
     ///
     /// # Errors
     /// Those of the system.
@@ -213,7 +212,7 @@ impl Peer {
         Ok(Self { stream: dial(from, to).await?, arrived: BytesMut::new(), handshake: None })
     }
 
-    /// Which node is at an address. The node has forgotten the socket of this question then.
+    /// Identifies the node at an address. When this returns, the node has forgotten the socket.
     ///
     /// # Errors
     /// Those of the system; the node closed the socket, or refuses.
@@ -224,19 +223,19 @@ impl Peer {
         Ok(there)
     }
 
-    /// Says nothing more, and waits until the node has closed the socket, which it does once it has forgotten
-    /// it.
+    /// Shuts the socket down for writing, and waits until the node has closed it, which the node does once it
+    /// has forgotten the socket.
     async fn close(mut self) {
         // If that fails, the socket is closed already.
         let _ = self.stream.shutdown().await;
         while self.read().await.is_ok() {}
     }
 
-    /// Waits for a node that dials this peer, whose life is made by [`life`], and welcomes it. Sockets that
-    /// only identity requests are answered meanwhile.
+    /// Waits for a node that dials this peer, whose life is made by [`life`], and welcomes it. Meanwhile it
+    /// answers sockets that only request its identity.
     ///
     /// # Errors
-    /// Those of the system; what comes is no node.
+    /// Those of the system; the socket that arrives is not a node's.
     pub async fn accept(at: &TcpListener, me: Life) -> io::Result<Self> {
         static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
         loop {
@@ -275,13 +274,13 @@ impl Peer {
     pub async fn meet(from: [u8; 4], to: &str, application: &str, me: Life) -> io::Result<Self> {
         static ATTEMPTS: AtomicU64 = AtomicU64::new(1);
         let there = Self::who_is(from, to, application, me).await?;
-        // Each is a later one, also of a peer that comes again.
+        // Each attempt has a later number, also for a peer that returns.
         let attempt = ATTEMPTS.fetch_add(1, Ordering::Relaxed);
         Self::join(from, to, &Hello { attempt, ..hello(application, me, there) }, Duration::ZERO).await
     }
 
-    /// Dials the node that is known to be there, and shakes hands: with each of its words it waits as long as
-    /// a link would take there and back.
+    /// Dials the node that is known to be there, and shakes hands. Delays its messages as a link with a
+    /// round-trip time of `link` would.
     ///
     /// # Errors
     /// Those of the system; the node closed the socket, or refuses.
@@ -294,7 +293,7 @@ impl Peer {
         Ok(peer)
     }
 
-    /// Which side dialled: this peer, or the node that it has accepted.
+    /// The life of the side that dialled: this peer, or the node that it has accepted.
     ///
     /// # Panics
     /// There has been no handshake.
@@ -302,7 +301,7 @@ impl Peer {
         self.handshake.as_ref().expect("there has been a handshake").0.me
     }
 
-    /// Says the first frame behind `Welcome`, signed with this key.
+    /// Sends the first frame behind `Welcome`, signed with this key.
     ///
     /// # Errors
     /// Those of the system; there is no `Welcome`.
@@ -312,8 +311,8 @@ impl Peer {
         self.say(&[first]).await
     }
 
-    /// Says `Hello`, signed by the node in whose name it is, and hears `Welcome`, which has to prove the
-    /// node's id.
+    /// Sends `Hello`, signed by the node that it names, and receives `Welcome`, which has to prove the node's
+    /// id.
     ///
     /// # Errors
     /// Those of the system; the node closed the socket, or refuses, or proves nothing.
@@ -321,7 +320,8 @@ impl Peer {
         self.greet_as(hello, &Key::of(hello.me.node)).await
     }
 
-    /// The same, signed with this key: the peer may not have that of the node whose name it uses.
+    /// Like [`greet`](Self::greet), signed with this key: the peer may not have the key of the node whose
+    /// name it uses.
     ///
     /// # Errors
     /// Those of [`greet`](Self::greet).
@@ -361,9 +361,9 @@ impl Peer {
         self.stream.write_all(bytes).await
     }
 
-    /// Sends a frame of a channel that does not exist, and waits until the node has sent something behind the
-    /// handshake, which it does only on a socket that it has taken up: so it has received it. What it sends
-    /// is still to be [heard](Self::hear).
+    /// Sends a frame of a channel that does not exist, and waits for the node's first frame behind the
+    /// handshake. The node sends that only on a socket that it has adopted, so it has received the peer's
+    /// handshake. The frame is still to be [read](Self::hear).
     ///
     /// # Errors
     /// Those of the system; the node closed the socket.
@@ -389,8 +389,8 @@ impl Peer {
         }
     }
 
-    /// The next frame of a conversation: no heartbeat, no acknowledgement, no credit of the connection's, no
-    /// request for help with other nodes (the node may look for an earlier peer that has gone).
+    /// The next frame of a conversation: no heartbeat, no acknowledgement, no credit of the connection, no
+    /// request for help with other nodes (the node may look for an earlier peer that has left).
     ///
     /// # Errors
     /// Those of [`hear`](Self::hear).
@@ -404,7 +404,7 @@ impl Peer {
         }
     }
 
-    /// The same, however long that takes: meanwhile the peer sends heartbeats.
+    /// Like [`hear_word`](Self::hear_word), without a time limit: meanwhile the peer sends heartbeats.
     ///
     /// # Errors
     /// Those of [`hear`](Self::hear).
@@ -435,7 +435,8 @@ impl Peer {
         }
     }
 
-    /// Bytes that have arrived, and are read by nothing else, if there are any.
+    /// Reads and discards up to 512 bytes that have arrived, and returns their number; `None` if there are
+    /// none.
     pub fn heard(&mut self) -> Option<io::Result<usize>> {
         let mut bytes = [0; 512];
         match self.stream.try_read(&mut bytes) {
