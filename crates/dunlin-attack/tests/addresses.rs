@@ -1,5 +1,5 @@
-//! Peers that have nodes dial for them: neither a dial-back nor the word of a name service may scan the hosts
-//! of others.
+//! Peers that make nodes dial for them: neither a dial-back nor the answer of a name service may scan the
+//! hosts of others.
 
 #[path = "../../dunlin/tests/support/far.rs"]
 mod far;
@@ -24,15 +24,15 @@ fn doors() -> (TcpListener, TcpListener) {
     };
     loop {
         let own = listen(SCANNER, 0).unwrap();
-        // Another program may have that port there.
+        // Another program may hold that port there.
         if let Ok(victims) = listen(VICTIM, own.local_addr().unwrap().port()) {
             return (own, victims);
         }
     }
 }
 
-/// A peer asks a helper to have another node dial a third host. Only the peer's own host is dialled, which is
-/// the twin: an honest one that cannot dial that node gets its dial-back.
+/// A peer asks a helper to have another node dial a third host. The node dials only the peer's own host,
+/// which is the twin: an honest peer that cannot dial that node gets its dial-back.
 #[test]
 fn dial_backs_reach_no_other_host_than_the_askers() {
     run(async {
@@ -40,7 +40,7 @@ fn dial_backs_reach_no_other_host_than_the_askers() {
         let builder = || Node::builder().app("scans").names(names).listen("127.0.0.1:0");
         let helper = builder().join().await.unwrap();
         let other = builder().join().await.unwrap();
-        // The helper is connected with it.
+        // This connects the helper with it.
         let (mut rx, mut tx) = (helper.receiver::<u8>("x").await.unwrap(), other.sender::<u8>("x").await.unwrap());
         let sent = dunlin::spawn(async move { tx.send(1).await.map(|()| tx) });
         assert_eq!(rx.recv().await, Ok(1));
@@ -57,7 +57,7 @@ fn dial_backs_reach_no_other_host_than_the_askers() {
             dialled = own.accept() => drop(dialled.unwrap()),
             dialled = victims.accept() => panic!("a node dials {VICTIM:?} for a stranger: {dialled:?}"),
         }
-        // The answer comes, and nothing has been dialled there until then.
+        // Until the answer arrives, no node has dialled there.
         loop {
             if let Frame::Relay(answer) = peer.hear().await.unwrap() {
                 assert!(matches!(answer, Relay::NotDialled(node, _) if node == wanted.node), "{answer:?}");
@@ -71,8 +71,8 @@ fn dial_backs_reach_no_other_host_than_the_askers() {
     });
 }
 
-/// A name service by hand, which knows of each of these names a node that has it, and its addresses. It does
-/// not help to reach any.
+/// A hand-written name service, which knows for each of these names a node that has it, and its addresses. It
+/// refuses to help reach any.
 async fn tells(mut service: Peer, known: [(&str, Life, Vec<String>); 2]) {
     loop {
         let heard = tokio::time::timeout(Duration::from_millis(100), service.hear()).await;
@@ -83,7 +83,7 @@ async fn tells(mut service: Peer, known: [(&str, Life, Vec<String>); 2]) {
                 let (channel, face) = (ChannelId(7), face(Face::Receiver));
                 Frame::Names(Names::Found { number, partner, addresses, channel, face })
             }
-            // The node dials again as soon as it may: it waits for no help.
+            // The node dials again as soon as it may, without waiting for help.
             Ok(Frame::Relay(Relay::AskDial { node, .. })) => {
                 Frame::Relay(Relay::NotDialled(node, NoDial::NotConnected))
             }
@@ -96,8 +96,8 @@ async fn tells(mut service: Peer, known: [(&str, Life, Vec<String>); 2]) {
     }
 }
 
-/// A name service of another host reports that a server is at a third host's port, and another one at a port
-/// of this host and a unix socket of it. Only the third host is dialled: once, and then once a second.
+/// A name service of another host reports one server at a third host's port, and another at a port of this
+/// host and a unix socket of it. The node dials only the third host: once, and then once a second.
 #[cfg(unix)]
 #[test]
 fn addresses_of_a_name_service_are_dialled_once_a_second_and_not_on_this_host() {
@@ -119,7 +119,7 @@ fn addresses_of_a_name_service_are_dialled_once_a_second_and_not_on_this_host() 
             dunlin::spawn(async move { node.sender::<u32>(name).await })
         };
         let wishes = ["tides", "shells"].map(wish);
-        // Of several addresses of one node each would be dialled less often.
+        // With several addresses for one node, the node would dial each less often.
         let known = [
             ("tides", life(2), vec![third.to_owned()]),
             ("shells", life(3), vec![at(&here), format!("unix:{}", path.display())]),
@@ -129,7 +129,7 @@ fn addresses_of_a_name_service_are_dialled_once_a_second_and_not_on_this_host() 
         let (mut dials, until) = (0, Instant::now() + WATCHED);
         while let Some(left) = until.checked_duration_since(Instant::now()) {
             tokio::select! {
-                // A socket that is closed at once is a dial that has failed.
+                // The node counts a socket that is closed at once as a failed dial.
                 dialled = victim.accept() => {
                     drop(dialled.unwrap());
                     dials += 1;

@@ -1,5 +1,5 @@
-//! A server that takes a client's introduction and goes without an answer: the name must not be stuck, nor
-//! the client.
+//! A server that takes a client's introduction and leaves without an answer: neither the name nor the client
+//! may be stuck.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use dunlin_proto::wire::{Face, Frame, Names};
 
 const OTHER: [u8; 4] = [127, 0, 0, 3];
 
-/// How long the name may be held by the server that has gone, and its client wait.
+/// How long the departed server may hold the name, and its client wait.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Bundle)]
@@ -35,8 +35,8 @@ async fn uses(client: &mut MailClient, server: &mut MailServer) -> Result {
     Ok(())
 }
 
-/// A peer declares itself as a server, hears the introduction of the node's client, and goes: with a goodbye
-/// or without.
+/// A peer declares itself as a server, receives the introduction of the node's client, and leaves, with a
+/// goodbye or without.
 async fn takes_an_introduction(node: &Node, application: &str, says_goodbye: bool) -> MailClient {
     let address = node.addresses()[0].clone();
     let there = Peer::who_is(OTHER, &address, application, life(1)).await.expect("it says who it is");

@@ -1,18 +1,18 @@
-//! Configurations and names that are to hang the command, to fill its memory, or to speak to a terminal: the
-//! command runs as a process of its own. This binary is that command, too: with the variable
-//! `DUNLIN_ATTACK_COMMAND`.
+//! Configurations and names that try to hang the command, to fill its memory, or to write to a terminal. The
+//! command runs as a process of its own. This binary is that command, too, when the variable
+//! `DUNLIN_ATTACK_COMMAND` is set.
 
 use std::io::Write;
 use std::process::{Child, Command, ExitCode, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// This process is the command.
+/// The variable that makes this process the command.
 const IS_COMMAND: &str = "DUNLIN_ATTACK_COMMAND";
 
-/// How long any of these may take, on a busy machine: an attack that works takes for ever, or minutes.
+/// The limit for each run, on a busy machine: an attack that works takes minutes, or never ends.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The largest configuration.
+/// The size of the largest configuration.
 const BYTES_MAX: usize = 1 << 20;
 
 fn main() -> ExitCode {
@@ -29,14 +29,14 @@ fn main() -> ExitCode {
     ] {
         print!("test {name} ... ");
         let _ = std::io::stdout().flush();
-        // (It panics if it fails, and then nothing more is run.)
+        // (A test that fails panics, and then no other runs.)
         test(&folder);
         println!("ok");
     }
     ExitCode::SUCCESS
 }
 
-/// Where the command runs. Dropped, it is removed.
+/// The folder in which the command runs. Its drop removes it.
 struct Folder(std::path::PathBuf);
 
 impl Folder {
@@ -70,7 +70,7 @@ impl Drop for Folder {
     }
 }
 
-/// What the command comes to within the limit; else it is killed, and the test fails.
+/// The output of the command. A command that exceeds the limit is killed, and the test fails.
 fn ended(mut child: Child, what: &str) -> Output {
     let began = Instant::now();
     while child.try_wait().expect("it is a child").is_none() {
@@ -91,7 +91,7 @@ fn is_refused(output: &Output, why: &str) {
     is_refused_with(1, output, why);
 }
 
-/// 1: what is configured cannot be; 2: the line is wrong.
+/// 1: the configuration is invalid; 2: the command line is wrong.
 fn is_refused_with(code: i32, output: &Output, why: &str) {
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(code) && told.contains(why), "{why:?} is not in {told:?}");
@@ -102,8 +102,8 @@ fn is_accepted(output: &Output) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A pipe without a writer, a device without an end, and standard input that goes on: each is refused, by all
-/// commands that read a configuration.
+/// A pipe without a writer, a device without an end, and endless standard input: all commands that read a
+/// configuration refuse each.
 fn configurations_that_never_end_are_refused(folder: &Folder) {
     let pipe = folder.path("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("there is mkfifo").success());
@@ -123,7 +123,7 @@ fn configurations_that_never_end_are_refused(folder: &Folder) {
     is_refused(&ended(child, "standard input"), "1 MiB");
 }
 
-/// The twin of that.
+/// The twin of [`configurations_that_never_end_are_refused`].
 fn configurations_of_the_largest_size_are_read(folder: &Folder) {
     let text = format!("app = 'weather'\n{}", "#".repeat(BYTES_MAX - 16));
     let path = folder.write("full.toml", &text);
@@ -136,7 +136,7 @@ fn configurations_of_the_largest_size_are_read(folder: &Folder) {
     assert!(String::from_utf8_lossy(&shown.stdout).contains("\"weather\""));
 }
 
-/// Four times as many sections take about four times as long. (Of three runs the fastest counts.)
+/// Four times as many sections take about four times as long. (The fastest of three runs counts.)
 fn many_sections_take_no_longer_each(folder: &Folder) {
     let took = |count: usize| {
         let sections: String = (0..count).map(|n| format!("[node.n{n}]\nrun='names'\n")).collect();
@@ -170,7 +170,7 @@ fn names_and_sizes_out_of_bounds_are_refused(folder: &Folder) {
     }
 }
 
-/// The twin of that.
+/// The twin: names and sizes at their bounds.
 fn names_and_sizes_at_their_bounds_are_accepted(folder: &Folder) {
     let app = "Wetter für Köln";
     let text = format!("app = \"{app}\"\n[channels]\nreadings = {{ policy = 'fifo(4294967295)' }}\n");

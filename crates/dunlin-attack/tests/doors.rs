@@ -19,24 +19,24 @@ async fn node(application: &str) -> Node {
     Node::builder().app(application).names(&names).listen("127.0.0.1:0").join().await.expect("it joins")
 }
 
-/// So many silent sockets a second are a flood.
+/// A flood is this many silent sockets a second.
 const FLOOD: u64 = 1_800;
 /// More than a node has places for.
 const PLACES: u64 = 1_024;
 
-/// Opens a tenth more silent sockets a second than have to be, and counts those that are open, until it is
-/// dropped.
+/// Opens a tenth more silent sockets a second than a flood needs, and counts those that it has opened, until
+/// it is dropped.
 async fn flood(to: String, opened: watch::Sender<u64>) {
     let mut held = JoinSet::new();
     let mut pace = tokio::time::interval(Duration::from_millis(5));
     loop {
-        // What a busy machine could not do in time comes at once.
+        // The interval makes up for ticks that a busy machine missed.
         pace.tick().await;
         for _ in 0..10 {
-            // One that waits for the node to take others in holds up none behind it.
+            // Each in a task of its own: a dial that waits for the node to accept delays no other.
             let (to, opened) = (to.clone(), opened.clone());
             held.spawn(async move {
-                // The node closes the oldest: that is seen by reading.
+                // The node closes the oldest sockets; a read notices that.
                 if let Ok(stream) = dial(FLOODER, &to).await {
                     opened.send_modify(|opened| *opened += 1);
                     let _ = stream.readable().await;
@@ -47,8 +47,8 @@ async fn flood(to: String, opened: watch::Sender<u64>) {
     }
 }
 
-/// Shakes hands until the node has taken the socket up. What the peer writes last may come when its place has
-/// gone.
+/// Shakes hands, and waits until the node has adopted the socket. The peer's last message may arrive after
+/// its place is gone.
 async fn joins(from: [u8; 4], address: &str, hello: &Hello, link: Duration) -> io::Result<Peer> {
     let mut peer = Peer::join(from, address, hello, link).await?;
     peer.is_taken_up().await?;
@@ -66,8 +66,8 @@ fn silent_sockets_of_one_address_keep_no_other_out() {
         let flood = tokio::spawn(flood(address.clone(), counts));
         opened.wait_for(|opened| *opened > 2 * PLACES).await.unwrap();
 
-        // Of another address: each within two seconds. What counts is a round in which the flood was one; on
-        // a busy machine it may fall behind.
+        // From another address, each joins within two seconds. A round counts only if the flood reached its
+        // rate; on a busy machine it may fall behind.
         let (mut rounds, mut tries, mut full) = (0, 0, 0);
         while full < ROUNDS {
             let (began, before) = (Instant::now(), *opened.borrow());
@@ -89,10 +89,11 @@ fn silent_sockets_of_one_address_keep_no_other_out() {
             rounds += 1;
             assert!(rounds < 10 * ROUNDS, "the machine is too busy for such a flood: {rate:.0} sockets a second");
         }
-        // The node has taken them in: for each it has refused another one.
+        // The node has accepted them: for each it has refused an older one.
         let (opened, refused) = (*opened.borrow(), node.refusals().handshakes);
         assert!(refused + 2 * PLACES >= opened, "{opened} were opened, and {refused} refused");
-        // Of the same address, over links of 200 ms there and back: half of the tries at least.
+        // From the flooder's address, over links with a round trip of 200 ms, at least half of the attempts
+        // join.
         let mut tries = JoinSet::new();
         for n in 0..20 {
             let (address, hello) = (address.clone(), hello("doors", life(200 + n), there));
@@ -106,28 +107,27 @@ fn silent_sockets_of_one_address_keep_no_other_out() {
     });
 }
 
-/// What this process has had of the processors.
+/// The processor time that this process has used.
 fn processor_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("the system says it");
-    // Behind the name, which may have anything in it. Linux counts hundredths of a second there, whatever its
-    // clock.
+    // The fields follow the name, which may contain anything. Linux counts hundredths of a second there,
+    // whatever its clock.
     let (_, fields) = stat.rsplit_once(") ").expect("it has a name");
     let hundredths = fields.split(' ').skip(11).take(2).map(|field| field.parse::<u64>().expect("it is a number"));
     Duration::from_millis(10 * hundredths.sum::<u64>())
 }
 
-/// The twin: many honest nodes behind one address come at once, over links of 50 ms, and try again as nodes
-/// do.
+/// The twin: many honest nodes behind one address dial at once, over links of 50 ms, and retry as nodes do.
 #[test]
 fn many_honest_nodes_of_one_address_join_at_once() {
     const NODES: u128 = 5_000;
     const IN_ORDER: u128 = 250;
-    /// Where other programs leave this one the processors. Else it may not take them for much longer than for
-    /// as many one after the other: it is not the nodes that are slow then.
+    /// The limit on an idle machine. On a busy one the joins may take little more processor time than as many
+    /// joins in sequence: then other programs cause the delay.
     const AT_ONCE: Duration = Duration::from_secs(30);
     const TIMES: u32 = 6;
-    // With the pauses between them so many tries take 30 seconds: the test counts them, since a busy machine
-    // takes longer.
+    // With the pauses between them this many attempts take 30 seconds. The test counts attempts, since a busy
+    // machine takes longer.
     const TRIES: u64 = 35;
     async fn joins_at_last(address: String, me: Life, there: Life) -> (Peer, u64) {
         let mut pause = Duration::from_millis(20);
@@ -142,13 +142,13 @@ fn many_honest_nodes_of_one_address_join_at_once() {
         }
         unreachable!("it tries again until it has joined")
     }
-    // Both ends of each connection are here.
+    // This process holds both ends of each connection.
     needs_files(12_000);
     run_alone(async {
         let node = node("twins").await;
         let address = node.addresses()[0].clone();
         let there = Peer::who_is(OTHER, &address, "twins", life(1)).await.unwrap();
-        // One after the other: what so many cost at least.
+        // In sequence: the least that this many joins cost.
         let began = processor_time();
         for n in 0..IN_ORDER {
             let hello = hello("twins", life(100_000 + n), there);

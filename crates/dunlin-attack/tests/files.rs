@@ -1,6 +1,5 @@
 //! A process that may open few files: one host does not take them all, and a node that has none left reports
-//! it, and accepts again once it can. How long it waits between two tries is tested in `node_events.rs` of
-//! `dunlin`.
+//! it, and accepts again once it can. `node_events.rs` of `dunlin` tests the pause between two attempts.
 #![cfg(target_os = "linux")]
 
 use std::process::Stdio;
@@ -11,11 +10,11 @@ use dunlin_attack::{Peer, dial, life, run};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 const IS_CHILD: &str = "DUNLIN_ATTACK_FILES";
-/// So many files may the node's process have open.
+/// How many files the node's process may have open.
 const FILES: usize = 64;
 
-/// The other process of the tests: it says where its node listens, and each time that a spell without files
-/// begins; and how many there were when it is told to end.
+/// The other process of the tests: it prints where its node listens, and the beginning of each spell without
+/// files; at its end, the number of spells.
 #[test]
 #[ignore = "runs as a child of the tests below"]
 fn node_with_few_files() {
@@ -77,7 +76,7 @@ impl Child {
         (child, address)
     }
 
-    /// What follows on this, in the next line with it.
+    /// The rest of the next line that begins with `what`.
     async fn says(&mut self, what: &str) -> String {
         loop {
             let line = self.lines.next_line().await.expect("it is text").expect("it goes on");
@@ -92,7 +91,7 @@ impl Child {
         stdin.write_all(format!("{what}\n").as_bytes()).await.expect("it reads");
     }
 
-    /// In how many spells it could not accept.
+    /// The number of spells in which it could not accept.
     async fn ends(mut self) -> u64 {
         self.does("end").await;
         let refused = self.says("refused ").await;
@@ -114,7 +113,7 @@ fn a_node_without_files_reports_it_and_accepts_again() {
         let peer = Peer::meet([127, 0, 0, 3], &address, "files", life(1)).await;
         peer.expect("it accepts again");
         drop(waits);
-        // One spell without files, however often the node has tried meanwhile.
+        // One spell without files, however often the node has tried.
         assert_eq!(child.ends().await, 1);
     });
 }
@@ -138,7 +137,7 @@ fn one_host_leaves_files_to_others() {
     });
 }
 
-/// The twin: as many nodes as there are files for come, and nothing is reported.
+/// The twin: as many nodes join as there are files for, and the node reports nothing.
 #[test]
 fn a_node_with_enough_files_reports_nothing() {
     run(async {

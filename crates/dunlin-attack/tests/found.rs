@@ -1,5 +1,5 @@
-//! Peers that tell a node where names are, for which it has not asked them. The allocator of this binary
-//! counts live bytes.
+//! Peers that send a node the places of names for which it has not asked. The allocator of this binary counts
+//! live bytes.
 
 use std::time::{Duration, Instant};
 
@@ -69,20 +69,20 @@ impl Pair {
     }
 }
 
-/// 400,000 partners, which members of the application name, 25,000 each.
+/// 400,000 partners, sent by members of the application, 25,000 each.
 #[test]
 fn unrequested_partners_are_not_kept_and_end_the_connection() {
     const MEMBERS: u64 = 16;
     const EACH: u64 = 25_000;
     const PIECE: u64 = 1_000;
-    /// As soon as the node reads: longer only where the machine is busy.
+    /// The node cuts a flooder as soon as it reads; only a busy machine takes longer.
     const CUT: Duration = Duration::from_secs(30);
     run_alone(async {
         let (mut pair, mut untouched) = (Pair::new("found").await, Pair::new("untouched").await);
         let node = pair.node.clone();
         let address = node.addresses()[0].clone();
         let there = Peer::who_is(OTHER, &address, "found", life(1)).await.unwrap();
-        // They are connected then.
+        // A call makes sure that they are connected.
         pair.calls().await;
         untouched.calls().await;
         let live = HEAP.0.forget_peak();
@@ -92,7 +92,7 @@ fn unrequested_partners_are_not_kept_and_end_the_connection() {
             let hello = hello("found", life(100 + u128::from(n)), there);
             let mut flooder = Peer::join(OTHER, &address, &hello, Duration::ZERO).await.unwrap();
             flood.spawn(async move {
-                // It begins when it is a member: a stranger is ignored.
+                // It begins when it is a member: the node ignores a stranger.
                 flooder.hear().await.expect("it is let in");
                 for first in (0..EACH).step_by(PIECE as usize) {
                     let first = n * EACH + first;
@@ -123,7 +123,7 @@ fn unrequested_partners_are_not_kept_and_end_the_connection() {
         let peak = HEAP.0.peak().saturating_sub(live) as u64;
         println!("{peak} bytes were in use");
         assert!(peak <= 16 << 20, "{peak} bytes");
-        // In turns, so that what else the machine does falls on both.
+        // In turns, so that other load on the machine affects both.
         let (mut after, mut plain) = (Duration::MAX, Duration::MAX);
         for _ in 0..8 {
             after = after.min(pair.calls().await);
@@ -131,7 +131,7 @@ fn unrequested_partners_are_not_kept_and_end_the_connection() {
         }
         println!("calls take {after:?}, and {plain:?} where there was no flood");
         assert!(after <= 2 * plain, "calls take {after:?}, and {plain:?} where there was no flood");
-        // Their sockets are given back a moment later, which no event says.
+        // The node releases their sockets a moment later, without an event.
         let until = Instant::now() + Duration::from_secs(20);
         let left = || HEAP.0.live().saturating_sub(live) as u64;
         while left() > 256 << 10 {
@@ -144,7 +144,7 @@ fn unrequested_partners_are_not_kept_and_end_the_connection() {
     });
 }
 
-/// The twin: what a node has asked its name service for is used.
+/// The twin: a node uses the answers for which it has asked its name service.
 #[test]
 fn a_partner_that_was_asked_for_is_dialled_and_met() {
     run_alone(async {

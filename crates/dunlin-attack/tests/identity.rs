@@ -1,6 +1,6 @@
-//! Nodes that use the name of another: its id, its incarnation and its public key are known to all, and
-//! its resume points can be guessed. Without its key none of that takes its connection, ends it, or makes the
-//! node itself unwelcome.
+//! Nodes that use the name of another: its id, its incarnation and its public key are known to all, and its
+//! resume points can be guessed. Without its key none of that takes over its connection, ends it, or gets the
+//! node itself refused.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ struct Stage {
     /// The honest peer.
     me: Life,
     peer: Peer,
-    /// Where the connection stands at its side.
+    /// The resume point of the connection at its side.
     resume: Resume,
     attempt: u64,
     /// How many names it has declared.
@@ -46,7 +46,7 @@ impl Stage {
         stage
     }
 
-    /// The connection carries what the peer says, and the answer, in the order of its life.
+    /// The connection still carries the peer's frames and the answers, in order.
     async fn goes_on(&mut self) {
         self.declared += 1;
         let number = self.declared;
@@ -70,8 +70,8 @@ impl Stage {
         Hello { attempt: self.attempt, resume, ..hello(self.application, self.me, self.there) }
     }
 
-    /// A thief sends that, and is refused. Then it sends what the honest peer has signed, as if it had
-    /// recorded it, and confirms it with its own key: it is not let in.
+    /// A thief sends that hello, and is refused. Then it sends the hello that the honest peer has signed, as
+    /// if recorded, and confirms it with its own key: the node refuses it.
     async fn is_not_believed(&mut self, said: Hello) {
         let mut thief = Peer::dial(THIEF, &self.address).await.unwrap();
         let refused = thief.greet_as(&said, &Key::numbered(666)).await.expect_err("it is refused");
@@ -84,7 +84,7 @@ impl Stage {
         }
     }
 
-    /// The twin: the honest peer loses its socket, and goes on where it stood on another one.
+    /// The twin: the honest peer loses its socket, and resumes the connection on another one.
     async fn resumes(&mut self) {
         let hello = self.hello(self.resume);
         let mut peer = Peer::dial(HONEST, &self.address).await.unwrap();
@@ -166,7 +166,7 @@ fn names_are_not_taken_under_the_id_of_another() {
         let mut rx = server.receiver::<u32>("till").await.unwrap();
         let mut events = service.events();
 
-        // Everything that the server tells any peer about itself.
+        // Everything that the server sends to any peer about itself.
         let mut asks = Peer::dial(THIEF, &server.addresses()[0]).await.unwrap();
         let nobody = Life { node: NodeId(0), incarnation: Incarnation(0) };
         let known = asks.greet(&hello(application, life(2), nobody)).await.unwrap();

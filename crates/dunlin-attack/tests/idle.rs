@@ -1,5 +1,5 @@
-//! Connections on which nothing is sent but heartbeats: what each costs in memory, and what is left when they
-//! are gone.
+//! Connections that carry nothing but heartbeats: the memory that each takes, and the memory left after they
+//! end.
 #![cfg(target_os = "linux")]
 
 use std::process::Stdio;
@@ -15,7 +15,7 @@ const ADDRESS: &str = "DUNLIN_ATTACK_IDLE_AT";
 const OTHER: [u8; 4] = [127, 0, 0, 3];
 const PEERS: usize = 5_000;
 
-/// Says that it lives, and hears the same.
+/// Sends heartbeats, and reads the node's.
 async fn idles(mut peer: Peer) {
     let mut beat = tokio::time::interval(Duration::from_secs(1));
     loop {
@@ -27,7 +27,7 @@ async fn idles(mut peer: Peer) {
     }
 }
 
-/// The other process of the test: its memory is not the node's. The test ends it.
+/// The other process of the test, which keeps its memory apart from the node's. The test ends it.
 #[test]
 #[ignore = "runs as a child of the test below"]
 fn is_many_idle_peers() {
@@ -40,7 +40,7 @@ fn is_many_idle_peers() {
             let peer = Peer::join(OTHER, &address, &hello, Duration::ZERO).await.expect("the door is open");
             all.spawn(idles(peer));
         }
-        // Each gives back what it does not need after a quiet second.
+        // Each connection frees its spare memory after a quiet second.
         let idle = tokio::time::sleep(Duration::from_secs(4));
         tokio::select! {
             _ = all.join_next() => panic!("a connection is lost"),
@@ -52,7 +52,7 @@ fn is_many_idle_peers() {
 
 #[test]
 fn an_idle_connection_costs_little_and_leaves_nothing() {
-    // Of those that a node's process may open, three quarters are for connections.
+    // A node uses three quarters of the files that its process may open for connections.
     needs_files(7_000);
     run(async {
         let names = "memory:names-of-idle";
@@ -69,7 +69,7 @@ fn an_idle_connection_costs_little_and_leaves_nothing() {
         let each = resident().0.saturating_sub(before) / PEERS as u64;
         println!("{each} bytes for each connection");
         assert!(each <= 12 << 10, "{each} bytes");
-        // The twin: a node that comes beside them, and sends something, is served.
+        // The twin: the node serves another node that joins beside them and sends something.
         let friend = Node::builder().app("idle").names(names).serve_names(false).listen("memory:").join();
         let friend = friend.await.expect("it joins");
         let mut rx = node.receiver::<u32>("tides").await.expect("there is room");
@@ -83,7 +83,7 @@ fn an_idle_connection_costs_little_and_leaves_nothing() {
         while !node.peers().is_empty() {
             connections.recv().await.expect("the node lives");
         }
-        // The node gives memory back when they have gone; no event marks it.
+        // The node frees memory after they have left; no event marks it.
         let left = || resident().0.saturating_sub(before) / PEERS as u64;
         let until = Instant::now() + Duration::from_secs(20);
         while left() > 2 << 10 {

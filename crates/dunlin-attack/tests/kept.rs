@@ -1,4 +1,4 @@
-//! What a node keeps of many small things that one peer says: values of one byte in a buffer, and names. The
+//! What a node keeps of many small things that one peer sends: values of one byte in a buffer, and names. The
 //! allocator of this binary counts live bytes.
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ static HEAP: Counting<Program> = Counting(Program::new());
 
 const OTHER: [u8; 4] = [127, 0, 0, 3];
 
-/// A pause in which a home that has room would have reported it.
+/// A pause in which a home with room would have granted a credit.
 const QUIET: Duration = Duration::from_secs(1);
 
 async fn node(application: &str, buffered_max: u64) -> (Node, String) {
@@ -32,7 +32,7 @@ async fn join(application: &str, address: &str, number: u128) -> Peer {
     Peer::join(OTHER, address, &hello, Duration::ZERO).await.expect("the door is open")
 }
 
-/// How a node writes a value of one byte: the peer is the home of a channel whose sender is there.
+/// A value of one byte as a node encodes it: the peer is the home of a channel whose sender is at the node.
 async fn one_byte(node: &Node, peer: &mut Peer) -> Bytes {
     let channel = ChannelId(7);
     peer.say(&[declare(7, "how", channel, &face(Face::Receiver))]).await.expect("the connection stays");
@@ -57,8 +57,8 @@ async fn one_byte(node: &Node, peer: &mut Peer) -> Bytes {
     }
 }
 
-/// Attaches to a receiver, and sends values for as long as there are credits: how many there were, and the
-/// peer.
+/// Attaches to a receiver, and sends values as long as the home grants credits. Returns the channel and the
+/// number of values.
 async fn fills(peer: &mut Peer, name: &str, value: &Bytes) -> (ChannelId, u64) {
     let face = face(Face::Sender);
     peer.say(&[declare(9, name, ChannelId(9), &face)]).await.expect("the connection stays");
@@ -85,8 +85,8 @@ async fn fills(peer: &mut Peer, name: &str, value: &Bytes) -> (ChannelId, u64) {
     (channel, sent)
 }
 
-/// A peer sends values of one byte into a buffer of millions of places, which nothing receives, for as long
-/// as it is promised places. What they take in all is the budget of the buffer, and not their bytes.
+/// A peer sends values of one byte into a buffer of millions of places, which nothing receives, as long as
+/// the home grants credits. Their memory in all is bounded by the budget of the buffer, whatever their bytes.
 #[test]
 fn values_of_one_byte_stay_within_the_byte_budget() {
     const BUDGET: u64 = 4 << 20;
@@ -100,7 +100,7 @@ fn values_of_one_byte_stay_within_the_byte_budget() {
         let grown = HEAP.0.peak().saturating_sub(before) as u64;
         println!("{sent} values of one byte take {grown} bytes");
         assert!(sent > 10_000 && grown <= BUDGET + BUDGET / 5, "{grown} bytes");
-        // The twin: what was sent is received, and makes room for more.
+        // The twin: a receive makes room for more.
         for _ in 0..sent {
             assert_eq!(rx.recv().await, Ok(vec![7]));
         }
@@ -114,7 +114,8 @@ fn values_of_one_byte_stay_within_the_byte_budget() {
     });
 }
 
-/// One value more than there are credits for ends the connection, and the values before it are received.
+/// One value more than there are credits for ends the connection, and the receiver receives the values before
+/// it.
 #[test]
 fn a_value_without_a_promised_place_ends_the_connection() {
     const BUDGET: u64 = 64 << 10;
@@ -134,11 +135,11 @@ fn a_value_without_a_promised_place_ends_the_connection() {
 }
 
 /// A peer declares ten thousand senders: each costs the name service little, and nothing once the peer has
-/// gone.
+/// left.
 #[test]
 fn ten_thousand_names_of_a_peer_cost_little_and_leave_nothing() {
     const ENDS: u64 = 10_000;
-    /// As much as of an honest node: see `named_ends.rs` of `dunlin`.
+    /// As much as an honest node's: see `named_ends.rs` of `dunlin`.
     const EACH_MAX: u64 = 700;
     run_alone(async {
         let (node, address) = node("ends", 1 << 20).await;

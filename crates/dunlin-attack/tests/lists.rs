@@ -1,5 +1,5 @@
-//! Many that ask a name service for all its names at once: what it keeps for them is bounded, and those that
-//! receive nothing keep no other from its names.
+//! Many peers that ask a name service for all its names at once: the memory that it keeps for them is
+//! bounded, and peers that receive nothing keep no other from its names.
 #![cfg(target_os = "linux")]
 
 use std::process::Stdio;
@@ -70,7 +70,7 @@ fn asks_for_all_names() {
     });
 }
 
-/// The twin: few names, and one that asks for them, one time after the other, gets exactly these, in order.
+/// The twin: a node that asks for few names, repeatedly, gets exactly these, in order.
 #[test]
 fn a_list_of_few_names_is_exact() {
     run_alone(async {
@@ -90,7 +90,7 @@ fn a_list_of_few_names_is_exact() {
             here.sort();
             assert_eq!(listed, here);
             drop(ends.pop());
-            // The name goes when its channel has ended, of which no event tells.
+            // The name goes when its channel has ended, which no event marks.
             while asks.names(PATIENCE).await.expect("it answers").ends.len() == count {}
         }
     });
@@ -103,7 +103,7 @@ fn lists_of_all_names_at_once_take_little_memory() {
         let node = Node::builder().app("lists").names(names).listen("127.0.0.1:0").join().await.expect("it joins");
         let address = node.addresses()[0].clone();
         let there = Peer::who_is([127, 0, 0, 2], &address, "lists", life(1)).await.expect("it says who it is");
-        // Three quarters are one source's, and the rest a thousand each of others.
+        // Three quarters belong to one source, and the rest to others, a thousand each.
         let mut parts: Vec<(u8, std::ops::Range<u64>)> = (0..3).map(|n| (2, n * 16_000..(n + 1) * 16_000)).collect();
         parts.extend((0..17).map(|n| (10 + n as u8, 48_000 + n * 1_000..48_000 + (n + 1) * 1_000)));
         for (n, (host, numbers)) in parts.into_iter().enumerate() {
@@ -124,17 +124,17 @@ fn lists_of_all_names_at_once_take_little_memory() {
     });
 }
 
-/// So many pages are under way at once.
+/// How many pages may be under way at once.
 const PAGES_MAX: usize = 32;
 
-/// The first channel of an inquirer, whose ends are numbered from there: a caller for pings, a sender that
-/// asks for the names, a receiver of pages.
+/// The first channel of an inquirer, from which its ends are numbered: a caller for pings, a sender of
+/// inquiries, a receiver of pages.
 fn inquirer(n: u64) -> ChannelId {
     ChannelId(u128::from(n) * 1_000)
 }
 
-/// Becomes so many inquirers, which ask for the names, and receive none of the pages that are offered to
-/// them. Returns once as many pages are under way as there may be.
+/// Becomes this many inquirers, which ask for the names, and receive none of the pages offered to them.
+/// Returns once as many pages are under way as there may be.
 async fn ask_silently(peer: &mut Peer, inquirers: u64) {
     let client = face(Face::Client);
     for number in 1..=inquirers {
@@ -157,7 +157,7 @@ async fn ask_silently(peer: &mut Peer, inquirers: u64) {
             Frame::Names(Names::Guest { guest, .. }) => {
                 let list = ChannelId(guest.0 + 1);
                 let mut said = vec![Frame::ToHome(list, ToHome::Attach(client.clone()))];
-                // No ends, and nothing: a list of nothing in CBOR.
+                // No ends, and an empty list in CBOR.
                 said.extend(offer(list, 1, &bytes::Bytes::from_static(&[0, 0x80])));
                 peer.say(&said).await.expect("the connection stays");
             }
@@ -182,20 +182,20 @@ fn silent_inquirers_of_one_source_keep_no_other_from_the_names() {
         let mut peer = Peer::meet([127, 0, 0, 2], &address, "silent", life(1)).await.expect("it is let in");
         ask_silently(&mut peer, 64).await;
 
-        // Each page would wait for 10 s, and half of the inquirers wait for those.
+        // Each page would wait for 10 s, and half of the inquirers would wait for those pages.
         let patience = Duration::from_secs(5);
         let other = builder().listen("memory:").join().await.expect("it joins");
         let mut asks = other.inquire(Some(&address), patience).await.expect("it is there");
         let names = asks.names(patience).await.expect("it answers though others receive nothing");
         assert_eq!(names.node, node.me().to_string());
-        // The inquirer whose page gave way is notified later.
+        // The inquirer whose page was dropped is notified later.
         while !matches!(events.recv().await.expect("the node lives"), NodeEvent::Limit(Limit::Lists { .. })) {}
         assert_eq!(node.refusals().lists, 1, "{:?}", node.refusals());
         drop((peer, node));
     });
 }
 
-/// The twin: more of one source than there are pages get their names, one after the other.
+/// The twin: more inquirers of one source than there are pages get their names, one after the other.
 #[test]
 fn many_inquirers_of_one_source_get_the_names() {
     run_alone(async {
@@ -214,7 +214,7 @@ fn many_inquirers_of_one_source_get_the_names() {
     });
 }
 
-/// An address that is trusted stands for many hosts: each of its sockets counts alone.
+/// A trusted address stands for many hosts, so each of its sockets counts alone.
 #[test]
 fn sockets_of_a_trusted_source_are_sources_of_their_own() {
     run_alone(async {
@@ -222,11 +222,11 @@ fn sockets_of_a_trusted_source_are_sources_of_their_own() {
         let network = "127.0.0.0/30".parse().expect("it is a network");
         let node = builder().listen("127.0.0.1:0").trusted_sources([network]).join().await.expect("it joins");
         let address = node.addresses()[0].clone();
-        // The inquirers and the one that asks have one address.
+        // The inquirers and the node that asks have one address.
         let mut peer = Peer::meet([127, 0, 0, 1], &address, "trusted", life(1)).await.expect("it is let in");
         ask_silently(&mut peer, 64).await;
         let patience = Duration::from_secs(5);
-        // It comes over TCP, too.
+        // It joins over TCP, too.
         let other = Node::builder().app("trusted").names(&address).serve_names(false).join().await.expect("it joins");
         let mut asks = other.inquire(Some(&address), patience).await.expect("it is there");
         asks.names(patience).await.expect("its socket is not that of the inquirers");

@@ -1,5 +1,5 @@
-//! Peers that make a node keep what they send. The allocator of this binary counts live bytes; what the
-//! attackers send they keep once.
+//! Peers that make a node keep what they send. The allocator of this binary counts live bytes; the attackers
+//! themselves keep one copy of what they send.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn growth(before: usize) -> usize {
 async fn serve(builder: impl FnOnce(dunlin::node::NodeBuilder) -> dunlin::node::NodeBuilder) -> (Node, String) {
     let names = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let node = builder(Node::builder().app("memory").names(&names)).join().await.unwrap();
-    // Once a name has its place, the name service is there.
+    // Once a name has its place, the name service works.
     drop(node.receiver::<u32>("first").await.unwrap());
     (node, names)
 }
@@ -57,8 +57,8 @@ async fn hear(peer: &mut Peer) -> std::io::Result<Frame> {
     }
 }
 
-/// Attaches a sender to each receiver of these names: the channels, and how many were refused since there is
-/// no room.
+/// Attaches a sender to each receiver of these names. Returns the channels, and how many attachments were
+/// refused for lack of room.
 async fn attach(peer: &mut Peer, names: impl Iterator<Item = String>) -> (Vec<ChannelId>, usize) {
     let (mut channels, mut full) = (Vec::new(), 0);
     for (number, name) in names.enumerate() {
@@ -84,7 +84,7 @@ async fn attach(peer: &mut Peer, names: impl Iterator<Item = String>) -> (Vec<Ch
     (channels, full)
 }
 
-/// Offers a value, and writes so many bytes of it.
+/// Offers a value of `total` bytes, and writes the first `bytes` of it.
 async fn offer(peer: &mut Peer, channel: ChannelId, ticket: u64, total: usize, bytes: usize) -> std::io::Result<()> {
     let piece = Bytes::from(vec![7; MB.min(bytes)]);
     let (head, total) = (Head::Offer(ticket), total as u64);
@@ -98,7 +98,7 @@ async fn offer(peer: &mut Peer, channel: ChannelId, ticket: u64, total: usize, b
     Ok(())
 }
 
-/// A value that an honest node sends, of the receiver's limit, arrives beside whatever is kept.
+/// A value of the receiver's limit, sent by an honest node, still arrives.
 async fn goes_on(node: &Node, names: &str, name: &str, bytes: usize) {
     let friend = Node::builder().app("memory").names(names).serve_names(false).join().await.unwrap();
     let mut rx = node.receiver::<Vec<u8>>(name).await.unwrap();
@@ -114,7 +114,7 @@ async fn goes_on(node: &Node, names: &str, name: &str, bytes: usize) {
     friend.leave().await.unwrap();
 }
 
-/// 64 MiB are offered 32 times, each less its last byte, by a peer that asks for nothing.
+/// A peer that does not ask for admission offers 64 MiB 32 times, each without its last byte.
 #[test]
 fn large_values_that_are_not_announced_end_the_connection() {
     run_alone(async {
@@ -136,7 +136,7 @@ fn large_values_that_are_not_announced_end_the_connection() {
 }
 
 /// A peer that waits for each answer announces a value of 16 MiB on each of 64 channels without a receive,
-/// and sends what it may, with the last byte or without it.
+/// and sends the admitted ones, with the last byte or without it.
 async fn fills(whole: bool) {
     const LARGE: usize = 16 * MB;
     const HELD: usize = 128 * MB;
@@ -158,7 +158,7 @@ async fn fills(whole: bool) {
         Frame::Memory(Memory::Announce { number, channel: *channel, kind: Kind::Offer, total })
     };
     peer.say(&channels.iter().enumerate().map(announce).collect::<Vec<_>>()).await.unwrap();
-    // Admissions are sent at once; then nothing more is.
+    // The node sends its admissions at once, and then nothing more.
     let mut admitted = 0;
     while let Ok(frame) = tokio::time::timeout(Duration::from_millis(500), peer.hear()).await {
         if let Frame::Memory(Memory::Admit(number)) = frame.unwrap() {
@@ -170,15 +170,15 @@ async fn fills(whole: bool) {
     let most = growth(before);
     println!("{admitted} values of 16 MiB were admitted, for {most} bytes");
     assert!((1..=3).contains(&admitted), "{admitted}");
-    // (A buffer that grows is twice as large for a moment.)
+    // (A buffer that grows takes twice its size for a moment.)
     assert!(most <= HELD, "{most} bytes");
     goes_on(&node, &names, "others", LARGE).await;
     if whole {
-        // The others wait only for receives, however long.
+        // The others wait only for receives, without a limit.
         let heard = tokio::time::timeout(Duration::from_secs(5), hear(&mut peer)).await;
         assert!(heard.is_err(), "{heard:?}");
     } else {
-        // What was reserved and does not come is cut.
+        // The node cuts a connection whose reserved bytes do not arrive.
         let cut = async { while hear(&mut peer).await.is_ok() {} };
         tokio::time::timeout(Duration::from_secs(20), cut).await.expect("the reservation stands for ever");
     }
@@ -195,8 +195,8 @@ fn complete_values_that_are_not_received_are_bounded() {
     run_alone(fills(true));
 }
 
-/// The honest twin: a node sends 32 values of 16 MiB to a receiver that reads one in a while, and all of them
-/// arrive, in little memory.
+/// The honest twin: a node sends 32 values of 16 MiB to a slow receiver, and all of them arrive, in little
+/// memory.
 #[test]
 fn a_slow_reader_gets_all_large_values() {
     const LARGE: usize = 16 * MB;
@@ -222,8 +222,8 @@ fn a_slow_reader_gets_all_large_values() {
     });
 }
 
-/// Receivers of one node have a large value each that they do not receive. Others of the same node go on,
-/// however their receives come: before the value is announced, or after; and the last have theirs once they
+/// Some receivers of a node have a large value each that they do not receive. Other receivers of that node
+/// get theirs, whether they receive before the announcement or after; and the first get theirs once they
 /// receive.
 #[test]
 fn values_that_are_not_received_leave_room_for_those_that_are() {
@@ -242,7 +242,7 @@ fn values_that_are_not_received_leave_room_for_those_that_are() {
                 Ok::<_, Error>(())
             }));
         }
-        // The first ones take all the room there is for values without a waiting receive.
+        // The first ones take all the room for values without a waiting receive.
         for rx in receivers[RECEIVERS / 2..].iter_mut().rev() {
             for _ in 0..3 {
                 assert_eq!(rx.recv().await.unwrap().len(), MB - 100);
@@ -260,8 +260,8 @@ fn values_that_are_not_received_leave_room_for_those_that_are() {
     });
 }
 
-/// Peers of one host, each under an id of its own, have a large value announced for a receive that waits, and
-/// send nothing of it. What nodes of another host send comes through meanwhile.
+/// Peers of one host, each under an id of its own, have announced a large value for a waiting receive, and
+/// send nothing of it. Values from nodes of another host arrive meanwhile.
 #[test]
 fn peers_of_one_host_leave_memory_to_other_hosts() {
     const PEERS: usize = 64;
@@ -309,8 +309,7 @@ fn peers_of_one_host_leave_memory_to_other_hosts() {
     });
 }
 
-/// A peer attaches to as many receivers as there are. The node has room for so many, and others still find
-/// some.
+/// A peer attaches to every receiver. The node has room for a limited number, and others still find some.
 #[test]
 fn attached_halves_are_bounded() {
     const RECEIVERS: usize = 1_500;
@@ -342,7 +341,7 @@ fn attached_halves_are_bounded() {
     });
 }
 
-/// What a client of [`guests_are_bounded`] and its server have.
+/// The ends of a client of [`guests_are_bounded`] and of its server.
 #[derive(Bundle)]
 struct Visit {
     first: ToServer<u32>,
@@ -351,7 +350,7 @@ struct Visit {
     fourth: ToClient<Vec<u8>>,
 }
 
-/// Introduces so many clients to the acceptor of this name: how many are let in.
+/// Introduces this many clients to the acceptor of this name; returns how many were admitted.
 async fn visits(peer: &mut Peer, first: u128, count: u128) -> usize {
     let face = Declaration { face: Face::Client, ..sender() };
     let (name, channel) = ("door".to_owned(), ChannelId(first << 64));
@@ -376,8 +375,8 @@ async fn visits(peer: &mut Peer, first: u128, count: u128) -> usize {
     admitted
 }
 
-/// Clients come that the acceptor does not receive: the node has room for so many, and for some of other
-/// hosts. Once they have been received and dropped, others have their room.
+/// Clients arrive that the acceptor does not receive: the node has room for a limited number, and for some of
+/// other hosts. Once the process has received and dropped them, others have their room.
 #[test]
 fn guests_are_bounded() {
     const CLIENTS: u128 = 600;
@@ -414,12 +413,12 @@ fn guests_are_bounded() {
     });
 }
 
-/// A message with a sender, whose home is said to be a node that does not exist.
+/// A message with a sender, whose home is given as a node that does not exist.
 fn made_up_sender(number: u128) -> Bytes {
     sender_on_its_way(ChannelId(number << 64), [life(1_000_000 + number), life(2)], number as u64, 1)
 }
 
-/// Sends such messages to the receiver of this name, and waits until all of them have been received.
+/// Sends such messages to the receiver of this name, and waits until it has received all of them.
 async fn give(peer: &mut Peer, name: &str, first: u128, count: u128) {
     let channel = peer.attach(1, name).await.unwrap();
     for number in first..first + count {
@@ -428,9 +427,9 @@ async fn give(peer: &mut Peer, name: &str, first: u128, count: u128) {
     }
 }
 
-/// Ends that come in messages, and that a process keeps or uses: the node has room for so many, and for some
-/// of other hosts. Those for which there is none are lost when they come. Once they have been dropped, others
-/// have their room.
+/// Ends that arrive in messages, and that a process keeps or uses: the node has room for a limited number,
+/// and for some of other hosts. An end that arrives without room is lost. Once the process has dropped them,
+/// others have their room.
 #[test]
 fn ends_in_messages_are_bounded() {
     const ENDS: u128 = 1_500;
@@ -455,7 +454,7 @@ fn ends_in_messages_are_bounded() {
             give(&mut peer, "ends", 1, ENDS).await;
             let (most, lost) = (growth(before), node.refusals().halves as u128);
             println!("{} ends were kept, for {most} bytes", ENDS - lost);
-            // Each costs 8 KiB of what there is.
+            // Each takes 8 KiB of the budget.
             let kept = ENDS - lost;
             assert!(kept > 50 && kept * (8 << 10) < 2 * MB as u128, "{kept} of {ENDS}");
             assert!(most < 3 * MB, "{most} bytes");
@@ -482,8 +481,8 @@ fn ends_in_messages_are_bounded() {
     }
 }
 
-/// A peer is the home of a channel of which a process of the node is the sender, and grants so many credits
-/// as no home has places: with how many sends are complete.
+/// A peer is the home of a channel of which a process of the node is the sender, and grants more credits than
+/// any home has places. Returns the peer and the count of complete sends.
 async fn grants(node: &Node, names: &str, bytes: usize) -> (Peer, tokio::sync::watch::Receiver<usize>) {
     let mut peer = join(names, 2).await;
     let channel = ChannelId(1);
@@ -513,7 +512,7 @@ fn memory_for_values_sent_to_home_that_reads_nothing_is_bounded() {
             let (node, names) = serve(|builder| builder).await;
             let before = HEAP.0.forget_peak();
             let (mut peer, mut sent) = grants(&node, &names, bytes).await;
-            // Each send that is complete is an event; once none comes, the sender waits. The peer lives.
+            // Each complete send is an event; without further events, the sender waits. The peer stays alive.
             while let Ok(changed) = tokio::time::timeout(Duration::from_millis(700), sent.changed()).await {
                 changed.unwrap();
                 let most = growth(before);
@@ -536,7 +535,7 @@ fn a_home_that_reads_gets_all_that_it_has_granted() {
         let before = HEAP.0.forget_peak();
         let (mut peer, _sent) = grants(&node, &names, 1 << 10).await;
         let (mut arrived, mut bytes) = (0, 0);
-        // Of the numbered frames the first few were received before.
+        // The node received the first few numbered frames before.
         let mut seen = 0;
         while arrived < VALUES {
             let frame = hear(&mut peer).await.unwrap();
@@ -560,8 +559,8 @@ fn a_home_that_reads_gets_all_that_it_has_granted() {
     });
 }
 
-/// Declares so many names with schemas as long as may be: how many were admitted. There was no room for the
-/// others.
+/// Declares up to this many names with schemas as long as allowed. Returns how many were admitted; the others
+/// were refused for lack of room.
 async fn declares(peer: &mut Peer, from: &str, count: u64, held: usize) -> u64 {
     let mut admitted = 0;
     for number in 0..count {
@@ -577,8 +576,8 @@ async fn declares(peer: &mut Peer, from: &str, count: u64, held: usize) -> u64 {
     admitted
 }
 
-/// Peers declare more than there is room for in all: they are told so, and honest nodes go on. What is left
-/// of them when they are gone is nothing.
+/// Peers declare more than there is room for in all: the node refuses the excess, and honest nodes keep
+/// working. Nothing is left of the peers when they have left.
 #[test]
 fn declarations_are_bounded() {
     const EACH: u64 = 250;
@@ -588,7 +587,7 @@ fn declarations_are_bounded() {
         let before = HEAP.0.forget_peak();
         let (mut peers, mut admitted) = (Vec::new(), Vec::new());
         for n in 0..8 {
-            // The last is of another host.
+            // The last peer is of another host.
             let mut peer = join_from(if n < 7 { OTHER } else { [127, 0, 0, 4] }, &names, 10 + n).await;
             admitted.push(declares(&mut peer, &n.to_string(), EACH, HELD).await);
             peers.push(peer);
@@ -607,8 +606,8 @@ fn declarations_are_bounded() {
     });
 }
 
-/// Peers ask without end, and read nothing of what they are answered. They are cut when it is too much, and
-/// the node has kept no more for all of them than it may.
+/// Peers ask without end, and read none of the answers. The node cuts them at its limit, and has kept no more
+/// for all of them than it may.
 #[test]
 fn answers_that_are_not_read_are_bounded() {
     const PEERS: u128 = 8;
@@ -627,7 +626,7 @@ fn answers_that_are_not_read_are_bounded() {
                 let (channels, _) = attach(&mut peer, std::iter::once(format!("asked {n}"))).await;
                 let asks: Vec<Frame> =
                     (0..1000).map(|_| Frame::ToHome(channels[0], ToHome::Attach(sender()))).collect();
-                // It ends when the node closes the socket.
+                // The loop ends when the node closes the socket.
                 while peer.say(&asks).await.is_ok() {}
             }));
         }
@@ -636,14 +635,14 @@ fn answers_that_are_not_read_are_bounded() {
         }
         let most = growth(before);
         println!("{most} bytes for answers to {PEERS} peers");
-        // Beside what may be held: 128 KiB for each, what has been read of its socket, and what the
-        // allocator's doubling costs.
+        // Beside the held bytes: 128 KiB for each, the bytes read from its socket, and the cost of the
+        // allocator's doubling.
         assert!(most < 2 * HELD + PEERS as usize * MB / 2, "{most} bytes");
         goes_on(&node, &names, "others", 1000).await;
     });
 }
 
-/// The beginning of a frame whose body has so many bytes, of which the last 200 do not come.
+/// The beginning of a frame with a body of this many bytes, without the last 200.
 fn half(kind: u8, body: usize) -> Bytes {
     let mut bytes = vec![kind];
     let mut length = body;
@@ -656,8 +655,8 @@ fn half(kind: u8, body: usize) -> Bytes {
     bytes.into()
 }
 
-/// Members each say a part of such a frame, and then a byte in a while: how many bytes that takes at most,
-/// and after some seconds.
+/// Each member sends a part of such a frame, and then a byte every 50 ms. Returns the most bytes that takes,
+/// and the bytes after some seconds.
 async fn trickle(names: &str, first: u128, count: u128, kind: u8, body: usize) -> (usize, usize) {
     let half = half(kind, body);
     let before = HEAP.0.forget_peak();
@@ -683,8 +682,8 @@ async fn trickle(names: &str, first: u128, count: u128, kind: u8, body: usize) -
     bytes
 }
 
-/// A frame that is not all there is in a socket's buffer: 64 KiB are free for each, and what is longer is a
-/// piece of a value that has its place, or is not kept. Else the connection is over before the frame is read.
+/// An incomplete frame in a socket's buffer: 64 KiB are free for each socket, and a longer frame is a piece
+/// of a value that has its place, or is not kept. Any other ends the connection before the frame is read.
 #[test]
 fn frames_that_are_not_complete_are_bounded() {
     const MEMBERS: usize = 150;
@@ -694,7 +693,7 @@ fn frames_that_are_not_complete_are_bounded() {
         for (nth, kind) in [more, relayed].into_iter().enumerate() {
             let (most, _) = trickle(&names, (1 + nth as u128) << 64, MEMBERS as u128, kind, MB + 60).await;
             println!("{most} bytes for half of frame {kind:x} each of {MEMBERS} members");
-            // (A read is of 64 KiB, into a buffer of 256 KiB.)
+            // (A read takes 64 KiB, into a buffer of 256 KiB.)
             assert!(most < 64 * MB, "{most} bytes");
         }
         let (_, rest) = trickle(&names, 3 << 64, MEMBERS as u128, attach, 64 << 10).await;

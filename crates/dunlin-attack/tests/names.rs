@@ -1,4 +1,4 @@
-//! Peers that register as many names as there may be: they must not keep others from registering.
+//! Peers that register as many names as allowed: they must not keep others from registering.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use dunlin_proto::wire::{Face, Frame, Names, Room};
 
 const FLOODER: [u8; 4] = [127, 0, 0, 2];
 
-/// What a name service has room for: names in all, and declarations of one node.
+/// The limits of a name service: names in all, and declarations of one node.
 const NAMES_MAX: u64 = 1 << 16;
 const OF_ONE_NODE: u64 = 1 << 14;
 
@@ -22,7 +22,7 @@ async fn node(application: &str) -> (Node, String, Life) {
     (node, address, there)
 }
 
-/// Registers names, and says how many were admitted; the others were refused for the reason that is expected.
+/// Registers names, and returns how many were admitted; the others were refused for the expected reason.
 async fn register(peer: &mut Peer, from: &str, count: u64, expected: Room) -> u64 {
     let mut admitted = 0;
     for first in (0..count).step_by(1024) {
@@ -37,7 +37,7 @@ async fn register(peer: &mut Peer, from: &str, count: u64, expected: Room) -> u6
             match peer.hear().await.expect("the connection stays") {
                 Frame::Names(Names::Waiting { .. }) => (answered, admitted) = (answered + 1, admitted + 1),
                 Frame::Names(Names::Full { room, .. }) if room == expected => answered += 1,
-                // On a busy machine peers that are done seem lost, and the node looks for them.
+                // On a busy machine peers that have finished seem lost, and the node looks for them.
                 Frame::Heartbeat | Frame::Ack { .. } | Frame::Relay(_) => {}
                 other => panic!("{other:?}"),
             }
@@ -67,7 +67,7 @@ fn names_of_one_address_leave_room_for_others() {
             }
         };
         assert_eq!(max, NAMES_MAX / 64);
-        // A node of another address registers, and is found. (This host's nodes dial from 127.0.0.1.)
+        // A node of another address registers, and others find it. (This host's nodes dial from 127.0.0.1.)
         let join = || Node::builder().app("names").names(&address).listen("127.0.0.1:0").join();
         let (one, other) = (join().await.expect("it joins"), join().await.expect("it joins"));
         let mut tx = one.sender::<u32>("tides").await.expect("there is room");

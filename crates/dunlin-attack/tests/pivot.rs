@@ -1,5 +1,5 @@
-//! A relay on this host is a door to nodes that have none of their own: it opens for other hosts only where
-//! the node allows it.
+//! A relay on this host opens a way to nodes that other hosts cannot reach: it relays for other hosts only
+//! where the node allows it.
 #![cfg(unix)]
 
 #[path = "../../dunlin/tests/support/far.rs"]
@@ -18,7 +18,7 @@ use far::Far;
 
 const STRANGER: [u8; 4] = [127, 0, 0, 2];
 
-/// A folder that only this user may enter; gone when it is dropped.
+/// A folder that only this user may enter; its drop removes it.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -41,13 +41,13 @@ impl Drop for Folder {
 }
 
 /// A stranger of another host asks the name service for a relay to a node that listens on a unix socket only.
-/// The answers that it gets.
+/// Returns the answer.
 async fn asks(application: &str, relayed: bool) -> Relay {
     let folder = Folder::new(application);
     let (names, own) = (folder.socket("names"), folder.socket("own"));
     let service = Node::builder().app(application).network(Far::default()).names(&names).listen("127.0.0.1:0").join();
     let service = service.await.expect("it joins");
-    // It serves the names before the other node could.
+    // This makes it serve the names before the other node could.
     let _served = service.receiver::<u32>("nothing").await.expect("it serves the names");
     let inside = Node::builder().app(application).names(&names).listen(&own).relayed(relayed).join();
     let inside = inside.await.expect("it joins");
@@ -58,7 +58,7 @@ async fn asks(application: &str, relayed: bool) -> Relay {
     let there = Peer::who_is(STRANGER, &address, application, me).await.expect("it says who it is");
     let hello_to = |node| hello(application, me, node);
     let mut stranger = Peer::join(STRANGER, &address, &hello_to(there), Duration::ZERO).await.expect("it is let in");
-    // The name says which node has it.
+    // The name gives the node that has it.
     let face = Declaration { face: Face::Sender, shared: false, expects: Expected::Unknown, schema: Bytes::new() };
     let name = "inside".to_owned();
     let declare = Names::Declare { number: 1, name, channel: ChannelId(0), face, status: Status::New };
@@ -89,7 +89,7 @@ fn strangers_of_other_hosts_do_not_reach_a_node_that_listens_on_a_unix_socket() 
     });
 }
 
-/// The twin: a node that wants to be reached that way.
+/// The twin: a node that allows that.
 #[test]
 fn a_node_that_admits_is_reached_through_the_relay() {
     run(async {

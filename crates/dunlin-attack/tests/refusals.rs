@@ -1,5 +1,5 @@
-//! Newcomers that are refused: each is counted and an event, and the log has one line for each source,
-//! however many there are.
+//! Refused newcomers: each is counted and an event, and the log has one line for each source, whatever their
+//! number.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -16,16 +16,16 @@ use tracing::{Level, Metadata, Subscriber};
 const FLOODERS: [[u8; 4]; 2] = [[127, 0, 0, 2], [127, 0, 0, 3]];
 const OTHER: [u8; 4] = [127, 0, 0, 4];
 
-/// So many sockets a node keeps that have not shaken hands.
+/// How many sockets without a finished handshake a node keeps.
 const STRANGERS_MAX: u64 = 1024;
 
-/// More than there are places for, so many are refused.
+/// This many above the limit, which the node refuses.
 const REFUSED: u64 = 200;
 
 /// Longer than a socket may take for its handshake.
 const QUIET: Duration = Duration::from_secs(6);
 
-/// Warnings of nodes, as a subscriber is told them.
+/// Warnings of nodes, as a subscriber receives them.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -58,10 +58,10 @@ impl Subscriber for Log {
     }
 }
 
-/// Fills the places of sockets that have not shaken hands, from two addresses in turn, and more.
+/// Fills the places of sockets that have not shaken hands, from two addresses in turn, and opens more.
 #[test]
 fn refused_newcomers_are_counted_and_logged_once_for_each_source() {
-    // A node whose process may open fewer has fewer places.
+    // A node whose process may open fewer files has fewer places.
     needs_files(8 * STRANGERS_MAX);
     let log = Log::default();
     tracing::subscriber::set_global_default(log.clone()).expect("it is the only test here");
@@ -77,7 +77,7 @@ fn refused_newcomers_are_counted_and_logged_once_for_each_source() {
                 held.push(dial(FLOODERS[(n % 2) as usize], &address).await.expect("the system has a socket"));
             }
         };
-        // The twin: as long as there are places, no peer is refused, and newcomers are admitted.
+        // The twin: as long as there are places, the node refuses no peer, and admits newcomers.
         open(STRANGERS_MAX / 2).await;
         let mut joined = Vec::new();
         for n in 0..10 {
@@ -107,8 +107,8 @@ fn refused_newcomers_are_counted_and_logged_once_for_each_source() {
             if told == REFUSED {
                 break;
             }
-            // The machine is slow: the first have had their time before the last came. All are gone: once
-            // more.
+            // The machine is slow: the first sockets timed out before the last were open. The node has
+            // dropped all, so the test repeats.
             before += counted;
             open(STRANGERS_MAX + REFUSED).await;
         }
@@ -117,9 +117,9 @@ fn refused_newcomers_are_counted_and_logged_once_for_each_source() {
         Peer::join(OTHER, &address, &hello, Duration::ZERO).await.expect("there is room");
         // (A newcomer takes the place of a socket that sends nothing.)
         let all = node.refusals().handshakes;
-        // What is still to be written to the log is written before the node has left.
+        // The node writes the rest of the log before its leave returns.
         drop((joined, held));
-        // (The peers acknowledge nothing any more.)
+        // (The peers no longer acknowledge anything.)
         let _ = node.leave().await;
         let lines = log.0.lock().expect("no test panics within").clone();
         let refused: Vec<&String> = lines.iter().filter(|line| line.contains("refused as busy")).collect();

@@ -1,5 +1,5 @@
-//! One host that asks for all that a node relays: another one still has its share. And what a node refuses of
-//! what is relayed to it is an event there, since the relay only passes bytes on.
+//! One host that asks for all the relays of a node: another host still gets its share. A node that refuses
+//! relayed bytes reports an event itself, since the relay only forwards bytes.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ const FLOODER: [u8; 4] = [127, 0, 0, 2];
 const OTHER: [u8; 4] = [127, 0, 0, 3];
 const TARGET: [u8; 4] = [127, 0, 0, 4];
 
-/// So many sockets a node relays.
+/// How many sockets a node relays.
 const RELAYS_MAX: u64 = 64;
 
-/// Asks for so many relays to that node.
+/// Asks for this many relays to that node.
 async fn ask(peer: &mut Peer, me: Life, relay: Life, to: Life, count: u64) {
     let odd = u64::from(me.node > relay.node);
     let asks = (1..=count).map(|k| Frame::Relay(Relay::To { stream: 2 * k + odd, node: to.node }));
@@ -89,7 +89,7 @@ fn a_relayed_socket_that_is_refused_is_an_event_where_it_leads() {
         };
         assert_eq!(from, format!("node {}, relayed by {}", peer.node, there.node));
         assert_eq!((target.refusals().strangers, relay.refusals().strangers), (1, 0));
-        // The twin: its relay is none the worse.
+        // The twin: its relay still works.
         let (mut tx, mut rx) =
             (relay.sender::<u8>("tides").await.unwrap(), target.receiver::<u8>("tides").await.unwrap());
         let (sent, received) = par!(tx.send(7), rx.recv());

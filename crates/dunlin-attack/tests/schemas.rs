@@ -1,4 +1,4 @@
-//! Peers that declare schemas which take long to compare: others have their turns beside them.
+//! Peers that declare schemas which take long to compare: others still have their turns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,13 +14,13 @@ use dunlin_schema::{Coding, Field, Kind, Schema};
 const ATTACKER: [u8; 4] = [127, 0, 0, 2];
 const OTHER: [u8; 4] = [127, 0, 0, 3];
 
-/// So many schemas of the flood are compared while the other peer is looked at.
+/// How many schemas of the flood the node compares while the test watches the other peer.
 const ANSWERS: u64 = 30;
-/// Each takes as many steps as one frame may, and the flooder's socket rests after it for this time.
+/// Each takes as many steps as one frame may, and then the flooder's socket rests for this time.
 const REST: Duration = Duration::from_millis(100);
 
-/// A list of lists, and so on, so many times: then it begins anew. It takes as many visits to compare it with
-/// one of another length as their product is.
+/// A cycle of this many nested lists. To compare it with one of another length takes as many visits as their
+/// product.
 fn lists(name: &str, lists: u16) -> Bytes {
     let first = Field { names: vec!["lists".into()], kind: 1, required: true };
     let mut kinds = vec![Kind::Struct { name: name.into(), fields: vec![first], closed: false }];
@@ -59,7 +59,7 @@ fn a_flood_of_schemas_that_take_long_leaves_others_their_turns() {
         let flood = tokio::spawn({
             let answers = answers.clone();
             async move {
-                // Each is a comparison of its own.
+                // Each needs a comparison of its own.
                 for n in 0..2_000 {
                     let sender = with(&lists(&format!("sender {n}"), 162), Face::Sender);
                     if flooder.say(&[declare(n, "lists", ChannelId(0), &sender)]).await.is_err() {
@@ -71,7 +71,7 @@ fn a_flood_of_schemas_that_take_long_leaves_others_their_turns() {
                 }
             }
         });
-        // The first has been compared.
+        // The node has compared the first.
         assert!(matches!(first.await.unwrap(), Ok(Frame::Names(Names::Found { .. }))));
 
         let mut other = Peer::meet(OTHER, &address, "schemas", life(3)).await.expect("the door is open");
@@ -86,7 +86,7 @@ fn a_flood_of_schemas_that_take_long_leaves_others_their_turns() {
         }
         let took = began.elapsed();
         println!("{ANSWERS} of the flood were answered in {took:?}, and {others} of another peer");
-        // (It may have been read a little further before it was known as one.)
+        // (The node may have read a little further before it recognised the flood.)
         assert!(took >= REST * (ANSWERS as u32 - 5), "{took:?}");
         assert!(others >= ANSWERS, "{others}");
         assert!(!flood.is_finished());

@@ -1,5 +1,4 @@
-//! Peers that have been given ends, and send them back as no honest node does: nothing is left of those at
-//! the node.
+//! Peers that receive ends and return them as no honest node does: the node keeps nothing of those ends.
 
 use std::time::Instant;
 
@@ -19,7 +18,7 @@ async fn node(names: &str) -> Node {
     builder.join().await.expect("it joins")
 }
 
-/// Waits until nothing is left there of any channel.
+/// Waits until the node has no channel left.
 async fn nothing_is_left(node: &Node) {
     let limit = Instant::now() + Duration::from_secs(20);
     let mut step = tokio::time::interval(Duration::from_millis(5));
@@ -29,7 +28,7 @@ async fn nothing_is_left(node: &Node) {
     }
 }
 
-/// What an honest node would send back only once it has used it.
+/// An honest node would return this only after using it.
 #[test]
 fn both_ends_of_a_channel_that_come_back_unused_leave_nothing() {
     run(async {
@@ -44,7 +43,7 @@ fn both_ends_of_a_channel_that_come_back_unused_leave_nothing() {
         while !matches!(peer.hear_at_last().await.unwrap(), Frame::ToHome(channel, ToHome::Attach(_)) if channel == own)
         {
         }
-        // So the node sends what it has on credits, and that is complete at once.
+        // So the node sends its values on credits, and such a send is complete at once.
         let terms = Terms { window: 4, credits: 4, value_max: 1 << 20 };
         peer.say(&[Frame::FromHome(own, FromHome::Attached(terms))]).await.unwrap();
         let mut given = given.await.unwrap().unwrap();
@@ -58,7 +57,7 @@ fn both_ends_of_a_channel_that_come_back_unused_leave_nothing() {
         assert_eq!(message.first(), Some(&2), "both ends are in it: {message:?}");
         peer.say(&offer(back, 1, &message)).await.unwrap();
         let (mut tx, mut rx) = ends.recv().await.unwrap();
-        // They are over, or they work; their holder is not left waiting.
+        // They have ended, or they work; their holder does not wait for ever.
         let (sent, received) = par!(tx.send(7), rx.recv());
         assert_eq!(sent.is_ok(), received == Ok(7), "{sent:?}, {received:?}");
         drop((tx, rx, given, ends, peer));
@@ -67,8 +66,8 @@ fn both_ends_of_a_channel_that_come_back_unused_leave_nothing() {
     });
 }
 
-/// A sender comes, and is used; and then another one of the same channel, which is said to have moved once
-/// more.
+/// A sender arrives, and the process uses it; then a second sender of the same channel arrives, with a higher
+/// count of moves.
 #[test]
 fn a_sender_that_comes_twice_leaves_nothing() {
     run(async {
@@ -86,7 +85,7 @@ fn a_sender_that_comes_twice_leaves_nothing() {
             peer.say(&offer(to, transfer, &sender_on_its_way(ChannelId(9 << 64), [own, own], transfer, transfer)))
                 .await
                 .unwrap();
-            // The first one is used, as the process does that takes it: its home is told.
+            // The process that receives the sender uses it, so its home gets a frame.
             let is_used =
                 |frame: &Frame| matches!(frame, Frame::ToHome(_, ToHome::Take(number)) if *number == transfer);
             while !is_used(&peer.hear_at_last().await.unwrap()) {}

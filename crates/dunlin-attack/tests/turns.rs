@@ -13,18 +13,18 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 const OTHER: [u8; 4] = [127, 0, 0, 3];
-/// Often enough for a percentile.
+/// Enough calls for a percentile.
 const CALLS: usize = 1_000;
-/// Whatever else the machine does meanwhile it does not do in all of them.
+/// Other load on the machine does not last through all of them.
 const ROUNDS: u128 = 4;
 
-/// So many bytes at most are read of a flood in this time: 4 KiB after each pause of 100 ms, beside what has
-/// come before it was known as one.
+/// The most bytes of a flood that the node reads in this time: 4 KiB after each pause of 100 ms, beside those
+/// that it read before it recognised the flood.
 fn slowly(time: Duration) -> u64 {
     (256 << 10) + (4 << 10) * (time.as_millis() as u64 / 100 + 1)
 }
 
-/// Calls of an innocent pair of nodes: how long the slowest hundredth took at least.
+/// Calls of an innocent pair of nodes; returns the 99th percentile of their times.
 async fn calls(to: &mut Sender<u64>, back: &mut Receiver<u64>) -> Duration {
     let mut times = Vec::with_capacity(CALLS);
     for n in 0..CALLS as u64 {
@@ -37,7 +37,7 @@ async fn calls(to: &mut Sender<u64>, back: &mut Receiver<u64>) -> Duration {
     times[CALLS * 99 / 100]
 }
 
-/// The same beside a flood into a plain sink.
+/// The same calls beside a flood into a plain sink.
 async fn beside_a_sink(beats: &Bytes, calls: impl Future<Output = Duration>) -> Duration {
     let sink = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = sink.local_addr().unwrap().to_string();
@@ -55,8 +55,8 @@ async fn beside_a_sink(beats: &Bytes, calls: impl Future<Output = Duration>) -> 
     plain
 }
 
-/// The same beside a flood into the node. The kernel's buffers take some of it; then the node reads slower
-/// than it comes.
+/// The same calls beside a flood into the node. The kernel's buffers take some of the flood; then the node
+/// reads more slowly than it arrives.
 async fn under_attack(node: &Node, beats: &Bytes, me: Life, calls: impl Future<Output = Duration>) -> Duration {
     let address = node.addresses()[0].clone();
     let there = Peer::who_is(OTHER, &address, "turns", life(1)).await.unwrap();
@@ -98,7 +98,7 @@ fn a_flood_of_heartbeats_costs_an_innocent_pair_no_more_than_into_a_plain_sink()
             Ok::<_, Error>(())
         });
         let beats = bytes_of(&vec![Frame::Heartbeat; 32 << 10]).freeze();
-        // In turns, so that what else the machine does falls on both.
+        // In turns, so that other load on the machine affects both.
         let (mut plain, mut attacked) = (Duration::MAX, Duration::MAX);
         for round in 0..ROUNDS {
             plain = plain.min(beside_a_sink(&beats, calls(&mut to, &mut back)).await);
