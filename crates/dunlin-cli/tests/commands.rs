@@ -34,12 +34,12 @@ fn roles() -> String {
     main.replace("[node.station]", "[node.station]\nrole = 'member'")
 }
 
-/// A command whose errors come among its results.
+/// A command whose error output is merged with its results.
 fn aloud(stage: &Stage, line: &[&str]) -> Command {
     through(stage, line, r#"exec "$0" "$@" 2>&1"#)
 }
 
-/// A command that this script of a shell starts.
+/// A command that this shell script starts.
 fn through(stage: &Stage, line: &[&str], script: &str) -> Command {
     let plain = stage.command(line);
     let mut command = Command::new("sh");
@@ -54,12 +54,12 @@ fn through(stage: &Stage, line: &[&str], script: &str) -> Command {
     command
 }
 
-/// A disk without room, where the system has one.
+/// A full disk, where the system has one.
 fn full() -> Option<File> {
     File::options().write(true).open("/dev/full").ok()
 }
 
-/// A node of this process, in the application of the stage.
+/// A node in this process, in the application of the stage.
 async fn joined(stage: &Stage, listen: &str) -> Result<Node> {
     let builder = Node::builder().no_config().app("weather").names(&stage.address("names"));
     Ok(builder.listen(&stage.address(listen)).serve_names(false).join().await?)
@@ -126,7 +126,7 @@ fn config_checks_a_file() {
     let told =
         "error: bad.toml:3: there is no key \"relais\" here; \"relay\" is the nearest. Write relay = true, or false\n";
     assert_eq!((bad.code, bad.out.as_str(), bad.err.as_str()), (Some(1), "", told));
-    // What nodes run is part of it, whichever node it is.
+    // The check includes what nodes run, for every node of the file.
     std::fs::write(stage.path().join("runs.toml"), "[node.a]\nrun = 'names'\n[application.b.node.a]\nrun = 'namse'\n")
         .unwrap();
     let runs = stage.run(&["config", "--check", "runs.toml"]);
@@ -134,8 +134,7 @@ fn config_checks_a_file() {
     assert!(runs.code == Some(1) && runs.err.starts_with(told), "{}", runs.err);
 }
 
-/// A file that a node would refuse at its start is refused by the check: with the line, and for whichever
-/// node it is.
+/// The check refuses a file that a node would refuse at its start: with the line, for every node of the file.
 #[test]
 fn config_checks_settings_against_each_other() {
     let stage = Stage::new(FILE);
@@ -181,7 +180,7 @@ fn config_checks_settings_against_each_other() {
     for text in [
         "held_max_bytes = 1000\nmessage_max_bytes = 250\n".to_owned(),
         "held_max_bytes = 1000\nmessage_max_bytes = 249\n[node.a]\nmessage_max_bytes = 250\n".to_owned(),
-        // No node of this file is one of both.
+        // No node of this file belongs to both.
         "[node.a]\napp = 'a'\nheld_max_bytes = 268435456\n[application.b]\nmessage_max_bytes = 268435456\n".to_owned(),
         format!("{many}advertise = 'gate:7500'\n"),
     ] {
@@ -216,7 +215,7 @@ fn config_of_a_command_can_be_named() {
     assert!(row(&with(&["config"])).ends_with("etc/weather.toml:1"), "{}", row(&with(&["config"])));
     assert!(with(&["names", "serve"]).err.contains("already serves the names of \"weather\""));
 
-    // Standard input is read once, whatever is made of it.
+    // The command reads standard input once, however often it needs the text.
     let piped = |line: &[&str], variable: &str| {
         let mut command = stage.command(line);
         let mut child =
@@ -251,14 +250,14 @@ fn config_of_a_command_can_be_named() {
     }
 }
 
-/// Beside a path: `-` is what comes in.
+/// `-` stands for standard input.
 #[test]
 fn config_check_reads_standard_input() {
     let stage = Stage::new(FILE);
     let checked = |text: &[u8]| {
         let mut command = stage.command(&["config", "--check", "-"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // It may read no more than it has to.
+        // The command may read no more than it has to, so the write may fail.
         let _ = child.stdin.take().unwrap().write_all(text);
         ended(child.wait_with_output().unwrap())
     };
@@ -285,11 +284,11 @@ fn application_that_cannot_be_called_so_is_refused() {
     }
 }
 
-/// Whatever is the first that finds no more files to open: the error names the limit, and nothing panics.
+/// Whichever step is the first without a file: the error names the limit, and nothing panics.
 #[test]
 fn too_few_files_are_an_error_that_names_the_limit() {
     let stage = Stage::new(&FILE.replace("unix:DIR/names", "127.0.0.1:1"));
-    // With as many as the last have, there are enough: then no node answers, which takes its time.
+    // The last counts are enough for the command. Then no node answers, which takes a while.
     for files in (6..=18).step_by(2) {
         let mut command = through(&stage, &["names", "list"], &format!(r#"ulimit -n {files}; exec "$0" "$@""#));
         let told = ended(command.output().unwrap());
@@ -304,7 +303,7 @@ fn too_few_files_are_an_error_that_names_the_limit() {
     }
 }
 
-/// A node that has no room for another connection is not taken for one that is not there.
+/// The command distinguishes a node without room for another connection from an absent one.
 #[test]
 fn busy_name_service_is_not_taken_for_none() {
     for line in [&["names", "list"][..], &["names", "list", "--at", "ADDRESS"], &["ping", "ADDRESS"]] {
@@ -403,7 +402,7 @@ fn names_are_served_and_listed() {
     let mut server = stage.start(&["names", "serve"]);
     let line = server.says("serving");
     assert_eq!(line, format!("serving the names of \"weather\" at {}", stage.address("names")));
-    // Another one finds the address taken, and by which process.
+    // A second server finds the address in use, and names the process.
     let second = stage.run(&["names", "serve"]);
     assert_eq!(second.code, Some(1));
     assert!(second.err.contains("already serves the names of \"weather\""), "{}", second.err);
@@ -444,7 +443,7 @@ fn names_are_served_and_listed() {
         assert!(lines(&listed)[0]["since_seconds"].as_f64().unwrap() > 0.0);
         let table = stage.run(&["names", "list"]).out;
         assert!(table.lines().any(|line| line.starts_with("alone  receiver  waits for a sender  ")), "{table}");
-        // A node knows what was declared to itself.
+        // A node knows the declarations made to itself.
         let own = lines(&stage.run(&["names", "list", "--json", "--at", &stage.address("there")]));
         assert_eq!(own.len(), 1, "{own:?}");
         assert_eq!((&own[0]["name"], &own[0]["end"]), (&"both".into(), &"receiver".into()));
@@ -464,12 +463,12 @@ fn pings_go_to_an_address_a_node_or_the_holder_of_a_name() {
     assert_eq!((nobody.code, nobody.out.as_str()), (Some(1), ""));
     let told = |at| format!("error: no node of application \"weather\" at {at} (No such file");
     assert!(nobody.err.starts_with(&told(stage.address("station"))), "{}", nobody.err);
-    // The node that runs the names is where they are.
+    // The node that runs the names is at their address.
     let nobody = stage.run(&["ping", "hub"]);
     assert!(nobody.err.starts_with(&told(stage.address("names"))), "{}", nobody.err);
     let nobody = stage.run(&["names", "list", "--at", &stage.address("station")]);
     assert!(nobody.err.starts_with(&told(stage.address("station"))), "{}", nobody.err);
-    // A node's own section may say which application it is.
+    // A node's own section may name its application.
     let own = Stage::new("[node.a]\napp = 'weather'\nlisten = 'unix:DIR/a'\n");
     let nobody = own.run(&["ping", "a"]);
     assert!(nobody.err.starts_with(&told(own.address("a"))), "{}", nobody.err);
@@ -504,14 +503,14 @@ fn pings_go_to_an_address_a_node_or_the_holder_of_a_name() {
     let nobody = stage.run(&["ping", "depths"]);
     assert_eq!(nobody.code, Some(1));
     assert!(nobody.err.contains("no end of a channel has that name"), "{}", nobody.err);
-    // Another application's is none.
+    // The node belongs to another application.
     let other = stage.run(&["ping", &stage.address("station"), "--app", "sea"]);
     assert_eq!(other.code, Some(1));
     assert!(other.err.contains("no node of application \"sea\" at"), "{}", other.err);
     assert_eq!(station.ends_with("-TERM"), Some(143));
 }
 
-/// Whatever grace its application has, a node that stops is missed.
+/// The ping reports a stopped node, whatever the grace of its application.
 #[test]
 fn a_ping_does_not_wait_for_ever() {
     let stage = Stage::new(&FILE.replace("[node.hub]", "grace = '1h'\n[node.hub]"));
@@ -568,7 +567,7 @@ fn a_node_without_names_reports_it() {
     loud.says("listening");
 }
 
-/// Advice is of the file, where there is one.
+/// A suggestion names the file, where there is one.
 #[test]
 fn a_member_prints_how_to_start_a_main_node() {
     let stage = Stage::new(&roles().replace("role = 'main'\n", ""));
@@ -582,7 +581,8 @@ fn a_member_prints_how_to_start_a_main_node() {
     assert!(second.code == Some(1) && second.err.contains("role = \"member\""), "{}", second.err);
 }
 
-/// Roles come from the configuration: the main node's leave asks its member to leave, which then ends well.
+/// Roles come from the configuration: the main node's leave asks its member to leave, which then ends with
+/// success.
 #[test]
 fn a_member_ends_with_its_main_node() {
     let stage = Stage::new(&roles());
@@ -612,7 +612,7 @@ fn nodes_start_before_the_names() {
         let own = spawn(own.on_wait(move |_| drop(tell.take())).join());
         assert!(told.recv().await.is_err(), "it waits");
         let hub = stage.start(&["node", "hub"]);
-        // Those that wait may join before it prints that it serves.
+        // The waiting nodes may join before this one prints that it serves.
         let tells = |line: &String| line.contains("serving") || line.contains("has joined");
         let mut said: Vec<_> = std::iter::repeat_with(|| hub.says("")).filter(tells).take(3).collect();
         said.sort();
@@ -646,7 +646,8 @@ fn completions_are_for_five_shells() {
     }
 }
 
-/// A reader that has gone is no failure; output that cannot be written is one. With the exit codes of both.
+/// A departed reader is no failure; output that cannot be written is one. The table lists the exit codes of
+/// both.
 #[test]
 fn output_goes_where_it_can() {
     let stage = Stage::new(FILE);
@@ -665,7 +666,7 @@ fn output_goes_where_it_can() {
         (&["config", "--json"], 0, 1),
         (&["config", "--check", "dunlin.toml"], 0, 1),
         (&["names", "list"], 0, 1),
-        // Of the rest of these nothing would be left.
+        // Without a reader, the rest of these commands would have no effect.
         (&["ping", "hub", "--count", "1000000000"], 141, 1),
         (&["ping", "hub", "--count", "1000000000", "--json"], 141, 1),
         (&["sim", "--seeds", "1000000000", "--trace"], 141, 7),
@@ -674,7 +675,7 @@ fn output_goes_where_it_can() {
         (&["demo"], 141, 1),
         (&["demo", "--json"], 141, 1),
         (&["demo", "--inside"], 141, 1),
-        // These draw a picture all the same.
+        // These still draw a picture.
         (&mandelbrot, 0, 1),
         (&[&mandelbrot[..], &["--json"]].concat(), 0, 1),
         (&fourier, 0, 1),
@@ -684,7 +685,7 @@ fn output_goes_where_it_can() {
         drop(reader);
         let run = ended(stage.command(line).stdout(closed).output().unwrap());
         assert_eq!(run.code, Some(unread), "{line:?}: {}", run.err);
-        // (Farms print there which workers have joined.)
+        // (Farms print the workers that have joined there.)
         assert!(!run.err.contains("error") && !run.err.contains("panicked"), "{line:?}: {}", run.err);
 
         let Some(full) = full() else { continue };
@@ -699,7 +700,7 @@ fn output_goes_where_it_can() {
     }
 }
 
-/// Its node is needed, and its output is not.
+/// Its node is needed even without its output.
 #[test]
 fn a_node_that_cannot_print_reports_it_and_continues() {
     if full().is_none() {
@@ -715,7 +716,7 @@ fn a_node_that_cannot_print_reports_it_and_continues() {
     }
 }
 
-/// Then the exit code has to do.
+/// With error output that cannot be written, only the exit code reports the error.
 #[test]
 fn errors_that_cannot_be_written_do_no_harm() {
     let stage = Stage::new(&roles());
@@ -737,7 +738,7 @@ fn errors_that_cannot_be_written_do_no_harm() {
             assert_eq!(ended(run).code, Some(code), "{line:?} {broken}");
         }
     }
-    // Its log is not read, nor is what it waits for: it waits.
+    // Nothing reads its log, nor the line that it waits: it waits all the same.
     assert!(Command::new("mkfifo").arg(stage.path().join("errors")).status().unwrap().success());
     let mut station = through(&stage, &["node", "station"], r#"exec "$0" "$@" 2>errors"#);
     station.env("RUST_LOG", "debug");
@@ -759,7 +760,7 @@ fn a_demo_that_cannot_begin_starts_nothing() {
     assert!(demo.err.contains("another program") && demo.err.contains("--names"), "{}", demo.err);
 }
 
-/// Parts that were told to end have not failed.
+/// Parts that were asked to end have not failed.
 #[test]
 fn a_demo_that_is_stopped_shows_no_failures() {
     let stage = Stage::new("");
@@ -770,7 +771,7 @@ fn a_demo_that_is_stopped_shows_no_failures() {
     assert!(after.is_empty(), "{after:#?}");
 }
 
-/// A process that waits for one that does not leave need not wait to the end.
+/// A second signal ends a node that waits for one that does not leave.
 #[test]
 fn asked_twice_a_node_ends_at_once() {
     let stage = Stage::new(&roles());
@@ -780,20 +781,20 @@ fn asked_twice_a_node_ends_at_once() {
     station.signal("-STOP");
     hub.signal("-INT");
     hub.says("press Ctrl-C again to quit now");
-    // It would wait ten seconds for its member, and then five for what that has not acknowledged.
+    // It would wait ten seconds for its member, and then five for unacknowledged frames.
     let asked = std::time::Instant::now();
     assert_eq!(hub.ends_with("-INT"), Some(130));
     assert!(asked.elapsed() < std::time::Duration::from_secs(5), "{:?}", asked.elapsed());
 }
 
-/// A terminal that is closed is no reason to be lost to the others.
+/// When its terminal closes, a node leaves instead of being lost to the others.
 #[test]
 fn a_node_that_is_hung_up_leaves() {
     let stage = Stage::new(&roles());
     let hub = stage.start(&["node", "hub"]);
     let mut station = stage.start(&["node", "station"]);
     hub.says("station has joined");
-    // The station may not have its answer yet: it has left all the same.
+    // The station may not have its answer yet: it has left in either case.
     assert_eq!(station.ends_with("-HUP"), Some(129));
     hub.says("station has left");
     let said = station.rest();
@@ -811,7 +812,7 @@ fn the_simulator_runs() {
     }
 }
 
-/// A configured node works for one farm after the other, of those that open at its names.
+/// A configured node works for one farm after another, as they open at its names.
 #[test]
 fn a_node_works_for_farms() {
     let file =

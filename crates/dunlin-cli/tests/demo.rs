@@ -1,7 +1,7 @@
-//! `dunlin demo`, as users start it: in any order of its processes, with some of them killed, ended at any
+//! `dunlin demo`, as users start it: with its processes in any order, with some of them killed, ended at any
 //! moment, with bad files and addresses.
 //!
-//! A test hears the events of the command (`--json`), and waits for them.
+//! A test reads the events of the command (`--json`), and waits for them.
 #![cfg(unix)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,16 +19,16 @@ use dunlin_demo::demo::texts::Text;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// No test waits longer for anything; only a bug can reach it.
+/// The limit for every wait; only a bug can reach it.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// A demo that runs. Dropped, it is killed.
+/// A running demo. Its drop kills it.
 struct Demo {
     child: Child,
     lines: mpsc::Receiver<String>,
-    /// All it has printed so far.
+    /// All events so far.
     events: Vec<Value>,
-    /// Where it runs, and its folder for temporary files: both empty.
+    /// The working directory of the demo, and its folder for temporary files: both empty.
     folder: TempDir,
 }
 
@@ -37,17 +37,17 @@ impl Demo {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
         command.args(["demo", "--json"]).args(args).current_dir(folder.path()).env("TMPDIR", folder.path());
-        // As a shell does: a terminal's Ctrl-C is for all processes of such a group.
+        // A shell does the same: a terminal's Ctrl-C reaches all processes of such a group.
         command.process_group(0);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
         let (tell, lines) = mpsc::channel();
-        // It ends with the process.
+        // The thread ends with the process.
         std::thread::spawn(move || said.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
         Self { child, lines, events: Vec::new(), folder }
     }
 
-    /// The next thing that happens; `None` when the demo has ended.
+    /// The next event; `None` when the demo has ended.
     fn next(&mut self) -> Option<&Value> {
         match self.lines.recv_timeout(LIMIT) {
             Ok(line) => self.events.push(serde_json::from_str(&line).unwrap()),
@@ -57,7 +57,7 @@ impl Demo {
         self.events.last()
     }
 
-    /// The next event that is so.
+    /// The next event that matches.
     fn wait_for(&mut self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
         while let Some(event) = self.next() {
             if is(event) {
@@ -72,13 +72,13 @@ impl Demo {
         self.events.iter().filter(move |event| event["event"] == kind)
     }
 
-    /// The number of a part's process.
+    /// The id of a part's process.
     fn pid(&self, part: &str) -> u64 {
         let started = self.all("started").find(|event| event["part"] == part);
         started.expect("it has started")["pid"].as_u64().unwrap()
     }
 
-    /// Waits for the end, and looks whether anything is left behind.
+    /// Waits for the end, and checks that nothing is left behind.
     fn end(mut self) -> Ended {
         while self.next().is_some() {}
         let status = self.child.wait().unwrap();
@@ -126,15 +126,14 @@ fn run(args: &[&str]) -> Ended {
     Demo::start(args).end()
 }
 
-/// To a process, or with a minus to a group.
+/// Sends a signal to a process, or with a minus to a group.
 fn signal(name: &str, to: impl ToString) {
     let to = to.to_string();
     let status = Command::new("kill").args([&format!("-{name}"), "--", &to]).status().unwrap();
     assert!(status.success(), "kill -{name} {to}");
 }
 
-/// Whether a process of this number runs. (One that has ended, and whose new parent does not ask for it, does
-/// not.)
+/// Whether a process with this id runs. (A zombie, whose new parent does not wait for it, does not run.)
 fn is_alive(pid: u64) -> bool {
     let state = Command::new("ps").args(["-o", "state=", "-p", &pid.to_string()]).output().unwrap();
     let state = String::from_utf8_lossy(&state.stdout).trim().to_owned();
@@ -159,8 +158,8 @@ fn demo_result_does_not_depend_on_start_order() {
     let inside = run(&["--inside"]);
     assert!(inside.status.success());
     assert_eq!(inside.tables().len(), 6);
-    // Customers before the broker; the broker last; the names last, when the broker has long been there, and
-    // when it has just come.
+    // Customers before the broker; the broker last; the names last, when the broker has been running for
+    // long, and when it has just started.
     for (seed, places) in [
         (4, [("names", 0), ("broker", 4)]),
         (34, [("names", 3), ("broker", 7)]),
@@ -176,7 +175,7 @@ fn demo_result_does_not_depend_on_start_order() {
         let demo = run(&["--order", &seed.to_string()]);
         assert!(demo.status.success(), "{:#?}", demo.events);
         assert_eq!(demo.tables(), inside.tables());
-        // Each has joined before the next one was there.
+        // Each part has joined before the next one started.
         let steps: Vec<_> =
             demo.events.iter().filter(|event| event["event"] == "started" || event["event"] == "joined").collect();
         let steps: Vec<_> = steps
@@ -192,16 +191,16 @@ fn demo_result_does_not_depend_on_start_order() {
         let ended = demo.all("ended");
         assert_eq!(ended.len(), 8);
         assert!(ended.iter().all(|event| event["in_order"] == true), "{ended:#?}");
-        // Each handle went home.
+        // Each handle returned to its worker.
         assert_eq!((demo.all("appointed").len(), demo.all("returned").len()), (6, 6));
-        // While a customer was served, its node had a connection of its own with the worker's.
+        // While a worker served a customer, the customer's node had a direct connection with the worker's.
         let node_of =
             |part: &Value| &demo.all("joined").into_iter().find(|event| event["part"] == *part).unwrap()["node"];
         for text in demo.summary()["texts"].as_array().unwrap() {
             assert_eq!(text["connection"]["route"], "direct", "{text}");
             assert_eq!(text["connection"]["node"], *node_of(&text["worker"]), "{text}");
         }
-        // What workers have received is what customers have sent.
+        // Workers have received exactly what customers have sent.
         let of = |kind: &str, who: &str| -> BTreeSet<String> {
             let told = demo.all(kind);
             told.iter()
@@ -212,13 +211,13 @@ fn demo_result_does_not_depend_on_start_order() {
     }
 }
 
-/// What people see, when all has ended: a row for each text, with where its worker was.
+/// The output at the end: a row for each text, with the address of its worker.
 #[test]
 fn the_table_shows_the_direct_connections() {
     let demo = Command::new(env!("CARGO_BIN_EXE_dunlin")).arg("demo").stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8(demo.stdout).unwrap();
     assert!(demo.status.success(), "{said}");
-    // Each worker's address is the one that it joined with.
+    // Each worker's address is the one with which it joined.
     let joined: BTreeMap<&str, &str> = said
         .lines()
         .filter_map(|line| {
@@ -246,8 +245,8 @@ fn the_table_shows_the_direct_connections() {
     );
 }
 
-/// Not only were there direct connections: the broker's node has carried too little for it to have seen the
-/// texts.
+/// Beside the direct connections, the traffic proves it: the broker's node has carried too little to have
+/// received the texts.
 #[test]
 fn the_brokers_node_does_not_carry_the_texts() {
     let text = "the sea was boiling hot, and whether pigs have wings: ".repeat(2_000);
@@ -258,7 +257,7 @@ fn the_brokers_node_does_not_carry_the_texts() {
     let summary = demo.summary();
     let texts = (names.len() * text.len()) as u64;
     let carried = summary["carried_bytes"].as_u64().unwrap();
-    // All that it does is there: it has received from all others, and sent to them.
+    // The traffic covers every node: it has received from all others, and sent to them.
     let carriages = summary["carried"].as_array().unwrap();
     let parts: Vec<&str> = carriages.iter().map(|carriage| carriage["part"].as_str().unwrap()).collect();
     assert_eq!(parts, ["customer 1", "customer 2", "names", "worker 1", "worker 2"]);
@@ -266,7 +265,7 @@ fn the_brokers_node_does_not_carry_the_texts() {
         assert!(carriage["sent"].as_u64().unwrap() > 0 && carriage["received"].as_u64().unwrap() > 0, "{carriage}");
     }
     assert!(carried < texts / 4, "{carried} bytes, where the texts are {texts}: {summary:#}");
-    // No customer's text came, not even one.
+    // No text of a customer arrived there, not even one.
     assert!(carried < text.len() as u64, "{carried} bytes, where each text is {}", text.len());
 }
 
@@ -304,7 +303,7 @@ fn an_unreadable_file_delays_no_other() {
     }
 }
 
-/// Its customer hears what became of it, and another worker counts the text.
+/// The lost worker's customer reports the outcome, and another worker counts the text.
 #[test]
 fn a_worker_is_killed_in_the_middle_of_a_text() {
     let text = "the sea was wet as wet could be, ".repeat(300);
@@ -352,7 +351,7 @@ fn the_broker_is_killed_after_it_has_handed_over() {
     let mut demo = Demo::start(&["--customers", "2", "--workers", "2", "--files", path(&folder), "--pace", "5"]);
     let mut on_the_way = BTreeSet::new();
     while on_the_way.len() < 2 {
-        // By the first piece the way back of a handle may still lead over the broker.
+        // Until the first pieces have arrived, the way back of a handle may still lead over the broker.
         let progress = demo.wait_for("both on their way", |event| event["event"] == "progress" && event["sent"] == 20);
         on_the_way.insert(progress["part"].to_string());
     }
@@ -376,13 +375,13 @@ fn the_broker_is_killed_after_it_has_handed_over() {
 fn it_can_be_ended_at_any_moment() {
     let rounds: u64 = std::env::var("DUNLIN_DEMO_STOPS").map_or(10, |rounds| rounds.parse().unwrap());
     let seed: u64 = std::env::var("DUNLIN_SEED").map_or(1, |seed| seed.parse().unwrap());
-    // With some 170 events for 6 texts.
+    // Some 170 events for 6 texts.
     let mut state = seed;
     for round in 0..rounds {
         state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         let moment = match round {
             0 => 0,
-            // The first has joined, and most of the others have not been started.
+            // The first has joined, and most of the others have not started.
             1 => 2,
             _ => (state >> 33) % 170,
         };
@@ -409,11 +408,11 @@ fn it_can_be_ended_at_any_moment() {
         };
         let what = format!("seed {seed}, round {round}: {name} after {moment} events: {:?}", demo.status);
         if demo.status.signal() == Some(number) {
-            // It was so early that there was nothing to end.
+            // The signal came before there was anything to end.
             assert!(demo.all("started").is_empty(), "{what}");
             continue;
         }
-        // Perhaps it was so late that all was done.
+        // The signal may have come after the end.
         let summary = demo.summary();
         assert!(
             demo.status.code() == Some(code) && summary["ending"] == "stopped" || summary["ending"] == "done",
@@ -452,7 +451,7 @@ fn the_reader_of_the_output_is_gone() {
     }
 }
 
-/// All texts were counted, and that cannot be written: no success.
+/// All texts were counted, but the report cannot be written: that is a failure.
 #[test]
 fn the_disk_is_full_when_the_report_comes() {
     let texts = folder(&[]);
@@ -470,7 +469,7 @@ fn the_disk_is_full_when_the_report_comes() {
     };
     let (code, errors, said) = demo(r#"exec "$0" "$@""#);
     assert_eq!((code, errors.as_str()), (Some(0), ""));
-    // Room for all that is said before, and for not all of the report. (In blocks of 512 bytes.)
+    // Room for all output before the report, and for a part of the report. (In blocks of 512 bytes.)
     let blocks = said.find("\n\n").unwrap() / 512 + 2;
     assert!(said.len() > 512 * blocks, "{said}");
     let (code, errors, said) = demo(&format!(r#"trap "" XFSZ; ulimit -f {blocks}; exec "$0" "$@""#));
@@ -490,7 +489,7 @@ fn an_address_that_is_in_use() {
     assert!(why.contains(&address) && why.contains("another program") && why.contains("--names"), "{why}");
 }
 
-/// The parts wait for the names, but not for ever.
+/// The parts wait for the names, but only for a limited time.
 #[test]
 fn no_name_service() {
     for role in [json!("Broker"), json!("Worker"), json!({ "Customer": { "texts": [] } })] {

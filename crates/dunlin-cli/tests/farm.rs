@@ -1,7 +1,7 @@
-//! The farms, as people run them: the binary, in OS processes, which come and go.
+//! The farms, as people run them: the binary, in OS processes that join and leave.
 //!
-//! A test starts them, hears what they say (`--json`), and ends them. It waits for what they say and for
-//! nothing else.
+//! A test starts them, reads their output (`--json`), and ends them. It waits for that output and for nothing
+//! else.
 #![cfg(unix)]
 
 use std::collections::{BTreeSet, VecDeque};
@@ -17,10 +17,10 @@ use dunlin_demo::farm::mandelbrot::{Picture, Plan};
 use dunlin_demo::farm::protocol::Job;
 use serde_json::Value;
 
-/// No test waits longer for anything; only a bug can reach it.
+/// The limit for every wait; only a bug can reach it.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// A process of the command. Dropped, it is killed.
+/// A process of the command. Its drop kills it.
 struct Run {
     child: Child,
     says: mpsc::Receiver<Value>,
@@ -49,7 +49,7 @@ impl Run {
         Self { child, says, heard: VecDeque::new(), errors: Some(errors) }
     }
 
-    /// The next object with this event; what comes before is passed over.
+    /// The next object with this event; earlier objects are skipped.
     fn hear(&mut self, event: &str) -> Value {
         loop {
             let object = self.says.recv_timeout(LIMIT).unwrap_or_else(|why| {
@@ -67,7 +67,7 @@ impl Run {
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     }
 
-    /// Ends by itself: with what it has printed since it was last read, and the errors.
+    /// Waits for its end; returns its unread output, and the errors.
     fn end(mut self) -> Ended {
         let mut said: Vec<Value> = self.heard.drain(..).collect();
         loop {
@@ -89,7 +89,7 @@ impl Drop for Run {
     }
 }
 
-/// All that a process has sent.
+/// The output of a process.
 #[derive(Debug)]
 struct Ended {
     status: ExitStatus,
@@ -111,10 +111,10 @@ impl Ended {
 
 const SMALL: Plan = Plan { width: 100, height: 70, iterations_max: 200, side: 16 };
 
-/// More work than can be done in the time that it takes others to come and go: some seconds.
+/// More work than the other workers need to join and leave: some seconds.
 const LARGE: Plan = Plan { width: 240, height: 180, iterations_max: 12_000, side: 8 };
 
-/// What the file has to be, drawn by this test alone.
+/// The expected content of the file, drawn by this test alone.
 fn expected(plan: Plan) -> Vec<u8> {
     let mut picture = Picture::new(plan);
     for rectangle in plan.rectangles() {
@@ -125,7 +125,7 @@ fn expected(plan: Plan) -> Vec<u8> {
     file
 }
 
-/// Where a test's farm is, and its picture.
+/// The address of a test's farm, and its picture.
 struct Place {
     folder: tempfile::TempDir,
 }
@@ -188,10 +188,10 @@ fn the_picture_is_the_same_with_any_workers() {
     }
 }
 
-/// All but one of the workers come when everything is done: that is no error.
+/// All but one of the workers may join after the last job: that is no error.
 #[test]
 fn workers_that_come_too_late_are_dismissed() {
-    // In one of two such runs a worker joins while the farm closes.
+    // In half of such runs a worker joins while the farm closes.
     for sharing in ["--shared", "--multiplexed"].repeat(4) {
         let place = Place::new();
         let one = Plan { width: 1, height: 1, iterations_max: 1, side: 1 };
@@ -200,7 +200,8 @@ fn workers_that_come_too_late_are_dismissed() {
     }
 }
 
-/// The file is a picture of the Mandelbrot set, to an independent decoder, and by what is known of the set.
+/// An independent decoder reads the file as a picture of the Mandelbrot set, with the known properties of the
+/// set.
 #[test]
 fn the_picture_shows_the_set() {
     let place = Place::new();
@@ -236,8 +237,8 @@ fn the_picture_shows_the_set() {
     assert!(colours > 30, "{colours}");
 }
 
-/// One works; a second joins; the first leaves; a third joins and is killed while it works; the second does
-/// the rest.
+/// One worker works; a second joins; the first leaves; a third joins and is killed while it works; the second
+/// does the rest.
 fn workers_come_and_go(sharing: &str) {
     let place = Place::new();
     let mut farm = place.draws(LARGE, &["--workers", "0", sharing]);
@@ -254,7 +255,7 @@ fn workers_come_and_go(sharing: &str) {
     first.signal("INT");
     let left = farm.hear("left");
     assert_eq!(left["worker"], 1);
-    // What it had begun, and what it had taken for later: three at most, as the buffer is of two.
+    // The job that it had begun, and those in its buffer of two: at most three.
     assert!(left["back"].as_u64().unwrap() <= 3, "{left}");
     let first = first.end();
     assert_eq!(first.status.code(), Some(130), "{first:?}");
@@ -353,7 +354,7 @@ fn impossible_options_fail_before_the_work_begins() {
     }
 }
 
-/// What is no file of a folder is written itself, and a link stays a link.
+/// A target that is not a regular file is written directly, and a link stays a link.
 #[test]
 fn the_picture_goes_where_it_is_to_go() {
     use std::os::unix::fs::{FileTypeExt, symlink};
@@ -389,12 +390,12 @@ fn the_picture_goes_where_it_is_to_go() {
     assert!(place.files().iter().all(|file| !file.contains("part")), "{:?}", place.files());
 }
 
-/// Of a picture for which there was no room nothing is left, and what was there before is.
+/// A picture without room on the disk leaves nothing behind, and the previous file stays.
 #[test]
 fn failed_picture_write_keeps_the_previous_file() {
     let place = Place::new();
     std::fs::write(place.out(), "another picture").unwrap();
-    // As a disk that is full, after half a kilobyte or one.
+    // Like a full disk, after half a kilobyte or one.
     let script = r#"trap "" XFSZ; ulimit -f 1; exec "$0" "$@""#;
     let farm = ["farm", "mandelbrot", "--inside", "--workers", "1", "--width", "100", "--height", "70", "--out"];
     let mut command = Command::new("sh");

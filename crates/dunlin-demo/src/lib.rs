@@ -1,5 +1,4 @@
-//! The demo and the farms of the `dunlin` command: programs of many processes, which are there to be watched
-//! and read.
+//! The demo and the farms of the `dunlin` command: programs of many processes, made to be watched and read.
 //!
 //! - [`demo`]: a broker, workers and customers, for `dunlin demo`;
 //! - [`farm`]: a master and its workers, for `dunlin farm`, and a worker for `dunlin node`.

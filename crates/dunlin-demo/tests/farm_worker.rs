@@ -30,8 +30,8 @@ fn job(number: u64) -> Numbered<Endless> {
     Numbered { number, job: Endless }
 }
 
-/// While a worker does the first job it takes so many more as its buffer has places, and no other: all that
-/// it has not done it gives back.
+/// While a worker does the first job it takes as many more as its buffer has places, and no other. It gives
+/// back all jobs that it has not done.
 async fn takes_ahead(buffer: usize, is_shared: bool) -> Result {
     let ((enrol, mut enrolments), (to_workers, jobs), (reports, _to_master)) = (channel(), channel(), channel());
     let shared = is_shared.then(|| SharedEnds { jobs: jobs.share(), reports: reports.share() });
@@ -43,13 +43,13 @@ async fn takes_ahead(buffer: usize, is_shared: bool) -> Result {
 
     let room = buffer as u64 + 1;
     for number in 1..=room {
-        // A worker that does not take it while it does the first one keeps this waiting for ever.
+        // A worker that does not take it while it does the first one would block this for ever.
         to_worker.send(job(number)).await?;
     }
     let mut one_more = to_worker.send_nowait(job(room + 1));
     let waits = alt! { biased;
         sent = &mut one_more => sent.map(|()| false)?,
-        // The worker and this have had many turns until then.
+        // Both the worker and this process have had many turns by then.
         _ = future(turns()) => true,
     };
     assert!(waits, "it took {} jobs with a buffer of {buffer}", room + 1);
@@ -57,7 +57,7 @@ async fn takes_ahead(buffer: usize, is_shared: bool) -> Result {
     drop(stay);
     let Farewell { mut back } = enrolment.farewell.recv().await?;
     back.sort_unstable();
-    // What waits in a channel of its own it has not taken, and the master knows of it.
+    // The worker has not taken the jobs in a channel of its own, and the master knows them.
     let taken = if is_shared { room } else { 1 };
     assert_eq!(back, (1..=taken).collect::<Vec<_>>());
     assert_eq!(works.await??, Ended::Left);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// How long anything may take; then a test fails.
+/// The limit for every wait; a test that reaches it fails.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// A folder with `dunlin.toml`, in which the command runs.
@@ -19,7 +19,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new(file: &str) -> Self {
-        // In the system's own, since a socket's path must be short.
+        // In `/tmp`, since a socket's path must be short.
         let stage = Self { folder: tempfile::Builder::new().prefix("dn").tempdir_in("/tmp").unwrap() };
         std::fs::write(stage.path().join("dunlin.toml"), file.replace("DIR", stage.path().to_str().unwrap())).unwrap();
         stage
@@ -45,12 +45,12 @@ impl Stage {
         command
     }
 
-    /// Runs it to its end.
+    /// Runs the command to its end.
     pub(crate) fn run(&self, line: &[&str]) -> Ended {
         ended(self.command(line).output().unwrap())
     }
 
-    /// Starts it, and leaves it running.
+    /// Starts the command, and leaves it running.
     pub(crate) fn start(&self, line: &[&str]) -> Running {
         started(self.command(line))
     }
@@ -61,12 +61,12 @@ pub(crate) fn started(mut command: Command) -> Running {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
     let (tell, lines) = mpsc::channel();
     let stdout = BufReader::new(child.stdout.take().unwrap());
-    // (It ends with the process.)
+    // (The thread ends with the process.)
     std::thread::spawn(move || stdout.lines().map_while(Result::ok).all(|line| tell.send(line).is_ok()));
     Running { child, lines }
 }
 
-/// What a run came to.
+/// The result of a run.
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
@@ -78,7 +78,7 @@ pub(crate) fn ended(output: Output) -> Ended {
     Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }
 
-/// A command that runs. Dropped, it is killed.
+/// A running command. Its drop kills it.
 pub(crate) struct Running {
     child: Child,
     lines: mpsc::Receiver<String>,
@@ -87,7 +87,7 @@ pub(crate) struct Running {
 impl Running {
     /// Waits for a line that contains this.
     pub(crate) fn says(&self, what: &str) -> String {
-        // Of all lines together: some are said again and again.
+        // One limit for all lines: some lines are repeated.
         let until = Instant::now() + LIMIT;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -98,7 +98,7 @@ impl Running {
         }
     }
 
-    /// What else it says, until it ends.
+    /// The rest of its output, until it ends.
     pub(crate) fn rest(&self) -> Vec<String> {
         self.lines.iter().collect()
     }

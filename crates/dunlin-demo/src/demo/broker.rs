@@ -1,5 +1,4 @@
-//! The broker: brings a customer and a worker together, and has nothing to do with what they say to each
-//! other.
+//! The broker: matches customers with workers, and takes no part in what they send each other.
 
 use std::collections::VecDeque;
 
@@ -15,8 +14,8 @@ enum Word {
     Gone(String),
 }
 
-/// Serves all that come in, until the other end of `open` has no holder. Then all handles here are dropped,
-/// which ends their workers.
+/// Serves all visitors until the other end of `open` has no holder. Then it drops all its handles, which ends
+/// their workers.
 pub async fn broker(mut visitors: Receiver<EntranceServer>, mut open: Receiver<()>, mut said: Reporter) {
     let (registry, mut registrations) = channel();
     let registry: Registry = registry.share();
@@ -51,7 +50,7 @@ pub async fn broker(mut visitors: Receiver<EntranceServer>, mut open: Receiver<(
                 }
                 Err(_) => break,
             },
-            // The two messages of a worker follow each other, unless it is lost in between.
+            // The two messages of a worker arrive together, unless the worker is lost in between.
             registration = registrations.recv() => match registration {
                 Ok(Registration::Name(worker)) => registering = Some(worker),
                 Ok(Registration::Handle(handle)) => {
@@ -89,14 +88,14 @@ fn appoint(
         let (worker, handle) = idle.pop_front()?;
         match reply.send(Appointment { worker: worker.clone(), handle }) {
             Ok(()) => return Some((worker, customer)),
-            // The customer has gone.
+            // The customer has left.
             Err(Appointment { worker, handle }) => idle.push_front((worker, handle)),
         }
     }
     None
 }
 
-/// Hears one visitor, and that it goes.
+/// Serves one visitor, and reports its end.
 async fn porter(mut visitor: EntranceServer, registry: Registry, mut words: Shared<Sender<Word>>) {
     let mut name = None;
     loop {
@@ -133,7 +132,7 @@ mod tests {
     use super::super::protocol::{Desk, Entrance, EntranceClient};
     use super::*;
 
-    /// A broker at work, and its events.
+    /// A running broker, and its events.
     struct Office {
         door: Sender<EntranceServer>,
         said: Receiver<Said>,
@@ -160,7 +159,7 @@ mod tests {
             Ok(visitor)
         }
 
-        /// A worker that has time.
+        /// Registers an idle worker.
         async fn worker(&mut self, name: &str) -> Result<EntranceClient> {
             let mut worker = self.visitor(name).await?;
             let mut registry = worker.registry.call(()).await?;
@@ -172,7 +171,7 @@ mod tests {
             Ok(worker)
         }
 
-        /// The worker that a new customer is given.
+        /// The worker that the broker appoints for a new customer.
         async fn appoints(&mut self, lost: Option<&str>) -> Result<String> {
             let mut customer = self.visitor("customer").await?;
             let call = customer.worker.call(wish("customer", lost));

@@ -7,11 +7,10 @@ use super::protocol::{Appointment, DeskClient, EntranceClient, Piece, Wish};
 use super::texts::Text;
 use super::words::{WordTable, pieces};
 
-/// Has its texts counted, one after the other. `pace` is how long it waits before each piece, for a visible
-/// pace.
+/// Has its texts counted, one after the other. `pace` is the pause before each piece, for a visible pace.
 ///
 /// # Errors
-/// The broker did not answer the customer's first words; `patience` is how long it may take.
+/// The broker did not answer the customer's hello; `patience` is how long it may take.
 pub async fn customer(
     mut entrance: EntranceClient,
     texts: Vec<Text>,
@@ -30,7 +29,7 @@ pub async fn customer(
     Ok(())
 }
 
-/// Asks for workers until one has counted the text, or there is no broker any more.
+/// Asks for workers until one has counted the text, or the broker is gone.
 async fn is_served(entrance: &mut EntranceClient, file: &str, text: &str, pace: Duration, said: &mut Reporter) {
     let (file, count) = (file.to_owned(), pieces(text).count() as u64);
     let bytes = text.len() as u64;
@@ -98,7 +97,7 @@ mod tests {
     use super::super::protocol::{Desk, Entrance, EntranceServer, Handle};
     use super::*;
 
-    /// A broker, and a worker that has this for the table of whatever it is given.
+    /// A broker, and a worker that answers every text with this table.
     async fn answers(mut visitor: EntranceServer, table: WordTable) -> Result {
         let _ = visitor.hello.accept().await?.reply(());
         let (desk, mut worker) = Desk::pair();
@@ -111,7 +110,7 @@ mod tests {
         Ok(())
     }
 
-    /// What a customer says of such a worker's table.
+    /// Whether a customer reports such a worker's table as exact.
     fn says_exact(table: WordTable) -> bool {
         dunlin::block_on(async {
             let (entrance, visitor) = Entrance::pair();

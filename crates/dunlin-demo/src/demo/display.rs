@@ -1,4 +1,4 @@
-//! What users see of the demo: which worker serves which customer while it runs, and a table of the results.
+//! The output of the demo: which worker serves which customer while it runs, and a table of the results.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ pub(super) struct Display {
 enum View {
     /// On a terminal.
     Live(Live),
-    /// A line for each thing that happens.
+    /// A line for each event.
     Lines,
     /// The same for scripts.
     Json,
@@ -48,10 +48,10 @@ impl Display {
         Self { tally: Tally::new(plan), view, is_inside, began: Instant::now() }
     }
 
-    /// Shows what a part says.
+    /// Shows an event of a part.
     ///
     /// # Errors
-    /// Its reader has gone, or it cannot be written.
+    /// The reader of the output has gone, or a write failed.
     pub(super) fn hear(&mut self, said: &Said) -> Result<(), Lost> {
         self.tally.hear(said);
         match &mut self.view {
@@ -66,7 +66,7 @@ impl Display {
         output::is_written()
     }
 
-    /// Shows what came of it all. Returns the exit code.
+    /// Shows the outcome of the whole demo. Returns the exit code.
     pub(super) fn end(self, ending: &Ending) -> u8 {
         let Self { tally, view, is_inside, began } = self;
         let took = began.elapsed();
@@ -131,7 +131,7 @@ fn many(n: usize, what: &str) -> String {
     if n == 1 { format!("one {what}") } else { format!("{n} {what}s") }
 }
 
-/// What is worth a line.
+/// The line for an event, if it has one.
 fn line(said: &Said) -> Option<String> {
     let line = match &said.event {
         Event::Started { pid } => format!("is process {pid}"),
@@ -164,26 +164,26 @@ fn line(said: &Said) -> Option<String> {
         | Event::Counted { .. }
         | Event::Ended { .. } => return None,
     };
-    // Names of files are whatever their folder has.
+    // Names of files may contain any characters.
     Some(printable(&line))
 }
 
-/// How many columns the terminal has at this moment.
+/// The present width of the terminal, in columns.
 fn terminal_width() -> usize {
     console::Term::stdout().size_checked().map_or(80, |(_, columns)| columns.into())
 }
 
-/// A line for the broker, and one for each customer, each as wide as the terminal at most.
+/// A line for the broker, and one for each customer, none wider than the terminal.
 struct Live {
     lines: MultiProgress,
     broker: ProgressBar,
     customers: BTreeMap<String, Customer>,
-    /// The process of each part, so that a user can kill one and see what the others make of it.
+    /// The process of each part, so that a user can kill one and watch how the others react.
     pids: BTreeMap<String, u32>,
     width: Box<dyn Fn() -> usize>,
     /// The width that the lines were laid out for.
     laid_out: usize,
-    /// Workers whose handles the broker has.
+    /// Workers whose handles the broker holds.
     idle: Vec<String>,
 }
 
@@ -197,7 +197,8 @@ struct Customer {
 
 impl Live {
     fn new(plan: &Plan, target: ProgressDrawTarget, width: Box<dyn Fn() -> usize>) -> Self {
-        // Nothing is drawn before all lines are there: each would be drawn anew, and the first ones stay.
+        // The target is hidden until all lines exist: otherwise each new line would be drawn again, and the
+        // earlier ones would stay.
         let lines = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
         let broker = lines.add(ProgressBar::new(0).with_prefix("broker"));
         broker.set_message("starts");
@@ -228,7 +229,7 @@ impl Live {
             return;
         }
         self.laid_out = width;
-        // What was drawn for another width may take more rows now.
+        // The lines drawn for another width may take more rows now.
         let _ = self.lines.clear();
         let (prefix, bar) = match width {
             80.. => ("{prefix:<20.bold}", " {bar:24.cyan/dim}"),
@@ -253,7 +254,7 @@ impl Live {
         }
     }
 
-    /// The part, and the process that it is.
+    /// The part with its process.
     fn named(&self, part: &str) -> String {
         self.pids.get(part).map_or_else(|| part.to_owned(), |pid| format!("{part} [{pid}]"))
     }
@@ -334,8 +335,8 @@ impl Live {
     }
 }
 
-/// The table, and what it shows. Where the terminal has fewer columns than the table, each text has lines of
-/// its own.
+/// The table and its totals. Where the terminal has fewer columns than the table, each text has lines of its
+/// own.
 fn report(tally: &Tally, is_inside: bool, took: Duration, columns: usize) -> String {
     let mut cells = vec![
         ["text", "customer", "worker", "bytes", "pieces", "words", "different", "table", "connection"]
@@ -482,7 +483,7 @@ mod tests {
             assert_eq!(code(&tally, &Ending::Done), expected);
             assert_eq!(code(&tally, &Ending::Stopped(130)), 130);
             assert_eq!(code(&tally, &Ending::Failed("no more".to_owned())), 1);
-            // And those that read it are notified.
+            // The report shows it, too.
             let report = report(&tally, false, Duration::ZERO, usize::MAX);
             assert_eq!(report.contains(" exact "), exact, "{report}");
             assert_eq!(report.contains(" WRONG "), !exact, "{report}");
@@ -540,7 +541,7 @@ mod tests {
         assert_eq!(term.contents().lines().count(), 1, "what is lost is still to be read: {}", term.contents());
     }
 
-    /// A terminal that is empty after it is resized, and breaks a line that does not fit into two.
+    /// A terminal that is empty after a resize, and wraps a line that does not fit.
     #[derive(Clone, Debug)]
     struct Resizable(Arc<Mutex<(InMemoryTerm, u16)>>);
 

@@ -1,4 +1,4 @@
-//! What the parts of the demo tell of themselves: to the display, to tests, and as JSON to scripts.
+//! The events that the parts of the demo report: to the display, to tests, and as JSON to scripts.
 
 use std::fmt;
 
@@ -8,60 +8,60 @@ use serde::{Deserialize, Serialize};
 use super::texts::Unreadable;
 use super::words::WordTable;
 
-/// Something has happened, at this part.
+/// An event at a part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Said {
-    /// The part to which it has happened: "broker", "worker 1", "customer 2", ...
+    /// The part that reports it: "broker", "worker 1", "customer 2", ...
     pub part: String,
-    /// What.
+    /// The event.
     #[serde(flatten)]
     pub event: Event,
 }
 
-/// What can happen.
+/// The kinds of events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Event {
-    /// A process runs (the parent tells).
+    /// A process runs (reported by the parent).
     Started {
-        /// The number that the operating system gives it.
+        /// The process id.
         pid: u32,
     },
     /// A process has joined the application.
     Joined {
         /// Its node.
         node: String,
-        /// Where that listens.
+        /// The address where that listens.
         address: String,
     },
-    /// The broker has a worker's handle: the worker has time.
+    /// The broker has received a worker's handle: the worker is idle.
     Registered {
         /// The worker of the handle.
         worker: String,
     },
-    /// The broker has handed it on.
+    /// The broker has given it to a customer.
     Appointed {
         /// The worker of the handle.
         worker: String,
-        /// The customer that gets it.
+        /// The customer that receives it.
         customer: String,
     },
-    /// The broker has learned that a visitor is gone.
+    /// The broker has noticed that a visitor is gone.
     Gone {
         /// The visitor.
         visitor: String,
         /// The part that reports it.
         says: String,
     },
-    /// The broker goes. It has no end on which a text could come.
+    /// The broker leaves. It has no end on which a text could arrive.
     Closed {
-        /// How many handles it has handed on.
+        /// How many handles it has given to customers.
         appointments: u64,
     },
     /// A customer waits for a worker.
     Waits {
-        /// With this text.
+        /// The text that it wants counted.
         file: String,
     },
     /// A customer begins to send a text.
@@ -70,66 +70,66 @@ pub enum Event {
         file: String,
         /// The worker that receives it.
         worker: String,
-        /// How long it is.
+        /// The length of the text.
         bytes: u64,
-        /// In so many pieces.
+        /// The number of its pieces.
         pieces: u64,
     },
-    /// The worker has received so much of it.
+    /// The worker has received a part of the text.
     Progress {
         /// The text.
         file: String,
-        /// So many pieces.
+        /// How many pieces it has received.
         sent: u64,
     },
-    /// A customer has its table.
+    /// A customer has received its table.
     Served {
-        /// Of this text.
+        /// The text of the table.
         file: String,
         /// The worker that counted it.
         worker: String,
-        /// How long it was.
+        /// The length of the text.
         bytes: u64,
-        /// In so many pieces.
+        /// The number of its pieces.
         pieces: u64,
-        /// Whether the table is what the customer itself has counted.
+        /// Whether the table equals the customer's own count.
         exact: bool,
         /// The words.
         table: WordTable,
     },
-    /// What the customer's node is connected with, while it is served.
+    /// The connections of the customer's node while a worker serves the customer.
     Connections {
         /// All of them.
         nodes: Vec<Connection>,
     },
-    /// What the broker's node and others have carried between them, when the broker goes.
+    /// The traffic between the broker's node and others, reported when the broker leaves.
     Carried {
-        /// All that it has ever been connected with.
+        /// All nodes to which it has ever been connected.
         connections: Vec<Carriage>,
     },
-    /// The handle is the worker's again: it has gone back over itself.
+    /// The worker has received its handle, which travelled back over itself.
     Returned {
         /// The worker of the handle.
         worker: String,
     },
-    /// The handle has not gone back.
+    /// The handle could not be returned.
     NotReturned {
         /// The worker of the handle.
         worker: String,
         /// Why.
         why: String,
     },
-    /// The customer's worker is lost, before the table came. It asks for another one.
+    /// The customer's worker is lost, before the table arrived. The customer asks for another one.
     Lost {
         /// The text.
         file: String,
         /// The worker.
         worker: String,
-        /// What became of it.
+        /// What is known of the transfer.
         #[serde(flatten)]
         outcome: Outcome,
     },
-    /// A file is no text: the next one.
+    /// A file is not a text; the customer continues with the next one.
     Unreadable {
         /// Its name.
         file: String,
@@ -137,7 +137,7 @@ pub enum Event {
         #[serde(flatten)]
         why: Unreadable,
     },
-    /// No worker for this text.
+    /// No worker served this text.
     NotServed {
         /// Its name.
         file: String,
@@ -151,15 +151,15 @@ pub enum Event {
         /// Its name.
         file: String,
     },
-    /// A worker has counted a text, and the customer has the table.
+    /// A worker has counted a text, and the customer has received the table.
     Counted {
         /// The customer of the text.
         customer: String,
         /// Its name.
         file: String,
-        /// So many pieces have come.
+        /// How many pieces have arrived.
         pieces: u64,
-        /// How much that was.
+        /// The bytes of those pieces.
         bytes: u64,
     },
     /// A worker's handle is lost with its holder: the worker makes another one.
@@ -167,31 +167,31 @@ pub enum Event {
         /// Why.
         why: String,
     },
-    /// A worker goes, since there is no broker any more.
+    /// A worker leaves, since there is no broker any more.
     Leaves {
-        /// What it has heard.
+        /// The error that it received.
         why: String,
     },
-    /// It cannot go on.
+    /// The part cannot continue.
     Failed {
-        /// Why, and what to do.
+        /// The reason, and a remedy.
         why: String,
     },
-    /// A process has written something else, to its standard error (the parent tells).
+    /// A process has written another line to its standard error (reported by the parent).
     Complains {
-        /// What.
+        /// The line.
         line: String,
     },
-    /// A process has ended (the parent tells).
+    /// A process has ended (reported by the parent).
     Ended {
-        /// As the operating system says it.
+        /// The status as the operating system describes it.
         status: String,
-        /// Whether it is as it should be.
+        /// Whether that is the expected end.
         in_order: bool,
     },
 }
 
-/// How a customer was not served by a worker.
+/// How a worker failed to serve a customer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum Outcome {
@@ -200,14 +200,14 @@ pub enum Outcome {
         /// Its number, from 0.
         piece: u64,
     },
-    /// The worker has not received this piece; those before it, it has.
+    /// The worker has not received this piece; it has received those before it.
     NotTaken {
         /// Its number, from 0.
         piece: u64,
         /// Why not.
         why: String,
     },
-    /// It has received all, and no table came.
+    /// The worker has received the whole text, and no table arrived.
     NoTable {
         /// Why not.
         why: String,
@@ -215,7 +215,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// What became of a piece.
+    /// The outcome of a piece whose send failed.
     pub fn of_piece<T>(piece: u64, error: &SendError<T>) -> Self {
         match error.why() {
             None => Self::Unknown { piece },
@@ -239,14 +239,14 @@ impl fmt::Display for Outcome {
 pub struct Connection {
     /// The node at its other end.
     pub node: String,
-    /// By a socket between the two, or the node that relays.
+    /// A socket between the two, or the node that relays.
     pub route: String,
 }
 
-/// What two nodes have carried between them.
+/// The traffic between two nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Carriage {
-    /// The other one.
+    /// The other node.
     pub node: String,
     /// Bytes to it.
     pub sent: u64,
@@ -254,7 +254,7 @@ pub struct Carriage {
     pub received: u64,
 }
 
-/// Where a part tells what happens to it.
+/// Where a part reports its events.
 #[derive(Clone, Debug)]
 pub struct Reporter {
     part: String,
@@ -262,7 +262,7 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Of this part.
+    /// A reporter for this part.
     pub fn new(part: &str, to: &Shared<Sender<Said>>) -> Self {
         Self { part: part.to_owned(), to: to.clone() }
     }
@@ -272,7 +272,7 @@ impl Reporter {
         &self.part
     }
 
-    /// Prints it, if the reader is still there.
+    /// Reports an event, if the reader still exists.
     pub async fn say(&mut self, event: Event) {
         let _ = self.to.send(Said { part: self.part.clone(), event }).await;
     }

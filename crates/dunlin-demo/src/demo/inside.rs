@@ -1,4 +1,4 @@
-//! The same parts in one program: nothing but local channels between them.
+//! The same parts in one program, with only local channels between them.
 
 use dunlin::prelude::*;
 
@@ -9,13 +9,13 @@ use super::plan::{Plan, Role};
 use super::protocol::{Entrance, EntranceClient, EntranceServer};
 use super::worker::worker;
 
-/// Runs all parts of the plan, in the plan's order, until all customers have gone.
+/// Runs all parts of the plan, in the plan's order, until all customers have left.
 pub async fn run(plan: &Plan, said: Shared<Sender<Said>>) {
     let (mut door, visitors) = channel::<EntranceServer>();
     let (open, opened) = channel::<()>();
     let mut visitors = Some((visitors, opened));
     let (mut customers, mut others) = (Vec::new(), Vec::new());
-    // No part can come in before the broker is there, so those that are started before it wait here.
+    // No part can enter before the broker exists, so parts that start earlier wait here.
     let mut early = Vec::new();
     for part in plan.parts.iter().cloned() {
         let reporter = Reporter::new(&part.name, &said);
@@ -55,7 +55,7 @@ pub async fn run(plan: &Plan, said: Shared<Sender<Said>>) {
     }
 }
 
-/// Runs a part, and tells if it cannot go on.
+/// Runs a part, and reports its failure.
 async fn tells(part: impl Future<Output = Result>, mut said: Reporter) -> Result {
     let ended = part.await;
     if let Err(error) = &ended {

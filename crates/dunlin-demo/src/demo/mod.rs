@@ -1,13 +1,13 @@
 //! `dunlin demo`: a broker, workers and customers, each an OS process of its own.
 //!
 //! - [`protocol`]: what they send each other;
-//! - [`broker`], [`worker`], [`customer`]: the parts: functions of their ends, which know nothing of nodes
-//!   and processes;
+//! - [`broker`], [`worker`], [`customer`]: the parts, functions of their ends, which know neither nodes nor
+//!   processes;
 //! - [`plan`]: which parts there are, and in which order they start;
 //! - [`inside`]: the parts in one program, over local channels;
 //! - [`processes`]: the parts in processes of their own, which `part` runs: over nodes;
-//! - [`texts`], [`words`]: what is counted, and how;
-//! - [`event`]: what the parts tell of themselves; `tally` makes a table of it, and `display` shows it.
+//! - [`texts`], [`words`]: the texts, and how they are counted;
+//! - [`event`]: the events that the parts report; `tally` makes a table of them, and `display` shows it.
 
 pub mod broker;
 pub mod customer;
@@ -73,7 +73,7 @@ pub struct Options {
     pub patience: u64,
 }
 
-/// An address that others can be told beforehand.
+/// An address that is known beforehand.
 fn place(text: &str) -> Result<String, String> {
     let port = text.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
     match port {
@@ -84,8 +84,8 @@ fn place(text: &str) -> Result<String, String> {
     }
 }
 
-/// Runs `dunlin demo`. What it returns is 0 if all texts were counted exactly, 1 if not, or if that could not
-/// be written, 2 if there is nothing to count.
+/// Runs `dunlin demo`. Returns 0 if all texts were counted exactly, 1 if not, or if the report could not be
+/// written, 2 if there is nothing to count.
 pub fn run(options: &Options, json: bool) -> ExitCode {
     let texts = match &options.files {
         None => Text::shipped(),

@@ -1,8 +1,8 @@
 //! One part, in a process of its own: what `dunlin demo` starts.
 //!
-//! The parent says on the standard input what to do, in one line; "close" in another ends the names and the
-//! broker in order; its end ends everything at once: so a part does not outlive its parent, however that
-//! ends. What happens goes to the standard output, a JSON object in each line.
+//! The parent writes the task to the standard input, in one line. The line "close" ends the names and the
+//! broker in order. The end of the input ends the part at once, so a part does not outlive its parent,
+//! however that ends. The part writes its events to the standard output, a JSON object in each line.
 
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
@@ -25,15 +25,15 @@ use super::worker::worker;
 /// The first argument of a process that `dunlin demo` starts as one of its parts.
 pub const PART: &str = "demo-part";
 
-/// What the entrance is called.
+/// The name of the entrance.
 const BROKER: &str = "broker";
-/// A connection without a socket for this long is over. All are on one machine.
+/// A connection without a socket for this long has ended. All parts are on one machine.
 const GRACE: Duration = Duration::from_secs(2);
 const HEARTBEAT: Duration = Duration::from_millis(300);
 /// How long a part may take to leave when its parent is gone.
 const LAST: Duration = Duration::from_secs(2);
 
-/// What the parent says first.
+/// The parent's first line.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Task {
     pub(super) part: Part,
@@ -79,7 +79,7 @@ pub fn play() -> ExitCode {
     });
     let played = dunlin::block_on(async {
         alt! { biased;
-            // It was told to: that is no failure.
+            // It was asked to leave: that is no failure.
             _ = left.recv() => Ok(()),
             played = future(run(task, closed)) => played,
         }
@@ -87,7 +87,7 @@ pub fn play() -> ExitCode {
     if played.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Joins, does what it is to do, and leaves.
+/// Joins, runs the part, and leaves.
 async fn run(task: Task, closed: Receiver<()>) -> Result<(), String> {
     let (tx, rx) = channel::<Said>();
     let tx = tx.share();
@@ -95,7 +95,7 @@ async fn run(task: Task, closed: Receiver<()>) -> Result<(), String> {
     let is_names = task.part.role == Role::Names;
     // A user's configuration of other applications does not concern the demo.
     let builder = Node::builder().no_config().app(&task.application).names(&task.names);
-    // The connections are to be visibly direct: no node relays.
+    // The connections should be visibly direct, so no node relays.
     let builder = builder.grace(GRACE).heartbeat(HEARTBEAT).relay(false).serve_names(is_names);
     let joined = builder.listen(if is_names { &task.names } else { "127.0.0.1:0" }).join().await;
     let node = joined.as_ref().ok().cloned();
@@ -162,8 +162,8 @@ async fn take_part(node: &Node, task: &Task, mut closed: Receiver<()>, said: Rep
     }
 }
 
-/// Writes events; beside a customer's event of being served, the node it is connected with; and when the
-/// broker leaves, what its node has carried.
+/// Writes events; beside a customer's event of being served, the connections of its node; and when the broker
+/// leaves, the traffic of its node.
 fn write(mut said: Receiver<Said>, node: Option<Node>) {
     let mut out = std::io::stdout().lock();
     while let Ok(Some(said)) = said.next().wait() {

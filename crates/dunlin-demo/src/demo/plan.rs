@@ -20,24 +20,24 @@ pub struct Part {
 pub enum Role {
     /// Serves the names.
     Names,
-    /// Brings the others together.
+    /// Matches the others.
     Broker,
     /// Counts words.
     Worker,
     /// Has the words of these texts counted.
     Customer {
-        /// One after the other.
+        /// The texts, one after the other.
         texts: Vec<Text>,
     },
 }
 
-/// What is to be run.
+/// The parts to run, and how.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The parts, in the order in which they are started.
     pub parts: Vec<Part>,
-    /// Whether each process is started only when the one before has joined. (To join one needs no names, and
-    /// no broker.)
+    /// Whether each process starts only when the one before has joined. (A join needs neither names nor a
+    /// broker.)
     pub in_turn: bool,
     /// How long a customer waits before each piece of a text.
     pub pace: Duration,
@@ -60,7 +60,7 @@ impl Plan {
         Self { parts, in_turn: false, pace: Duration::ZERO, patience: Duration::from_secs(20) }
     }
 
-    /// Puts the parts in an order that follows from this number, to be started in turn.
+    /// Puts the parts in an order derived from this seed, in which they start in turn.
     pub fn shuffle(&mut self, seed: u64) {
         self.in_turn = true;
         let mut state = seed;

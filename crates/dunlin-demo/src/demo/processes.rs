@@ -1,4 +1,4 @@
-//! Each part in a process of its own: they are started, heard, and ended.
+//! Each part in a process of its own: starts the processes, reads their events, and ends them.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -18,43 +18,42 @@ use super::part::{PART, Task};
 use super::plan::{Part, Plan, Role};
 use super::signals;
 
-/// How long the parts may send nothing, before the demo is given up: longer than anything takes when all goes
-/// well.
+/// How long the parts may report nothing before the demo fails: longer than any step takes when all works.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How long parts that have lost their broker may be silent. Connections are over after less.
+/// How long parts that have lost their broker may be silent. Connections end sooner.
 const WITHOUT_BROKER: Duration = Duration::from_secs(6);
-/// So long parts may take to leave when they are told to end at once. Then they are killed.
+/// How long parts may take to leave after the order to end at once. Then they are killed.
 const LEAVING: Duration = Duration::from_secs(3);
 
 /// How the demo ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// All parts have come to their ends.
+    /// All parts have ended by themselves.
     Done,
-    /// By a signal, or because its output cannot be read any more; the code is what the shell expects.
+    /// By a signal, or because its output has lost its reader; the code is what the shell expects.
     Stopped(u8),
-    /// It could not go on.
+    /// It could not continue.
     Failed(String),
     /// It could not begin: no process was started.
     Unbegun(String),
 }
 
-/// What the task of a process tells.
+/// What the task of a process reports.
 enum News {
     Said(Said),
     /// The process has ended.
     Ended(usize, io::Result<ExitStatus>),
 }
 
-/// What the task of a process is told.
+/// The orders to the task of a process.
 enum Order {
-    /// The process is to be started. Any other order before this one: it is not.
+    /// Start the process. If another order comes first, the process does not start.
     Start,
-    /// The part is to end in order.
+    /// End the part in order.
     Close,
-    /// It is to end at once.
+    /// End the part at once.
     Leave,
-    /// It is to be ended.
+    /// Kill the process.
     Kill,
 }
 
@@ -63,7 +62,7 @@ struct Process {
     orders: Sender<Order>,
     is_started: bool,
     is_closing: bool,
-    /// Or will never be started.
+    /// Or will never start.
     has_ended: bool,
 }
 
@@ -79,7 +78,7 @@ impl Process {
         let _ = self.orders.try_send(order);
     }
 
-    /// Once is enough.
+    /// Sends the order to close once.
     fn close(&mut self) {
         if !std::mem::replace(&mut self.is_closing, true) {
             self.order(Order::Close);
@@ -87,18 +86,18 @@ impl Process {
     }
 }
 
-/// Runs the parts of a plan, each in a process, until all have ended: there is none left when this returns.
-/// `names`: where the name service is to listen. If `hear` fails, they are ended.
+/// Runs the parts of a plan, each in a process, until all have ended: no process is left when this returns.
+/// `names` is the address where the name service listens. If `hear` fails, all are ended.
 ///
 /// # Cancel safety
 /// Dropped, it kills the processes.
 pub async fn run(plan: &Plan, names: Option<&str>, mut hear: impl FnMut(&Said) -> Result<(), Lost>) -> Ending {
-    // Before the first process is there: from now on a signal ends them in order.
+    // Before the first process exists: from now on a signal ends them in order.
     let mut signals = signals::signals();
     let application = format!("demo {:016x}", random());
     let address = names.map_or_else(free_address, str::to_owned);
-    // Before eight processes say each in its own way that they cannot find it. (It is closed again at once,
-    // for the process that serves the names.)
+    // One error here replaces eight of processes that cannot find the names. (The port is closed again at
+    // once, for the process that serves the names.)
     if let Err(error) = Networks::default().listen(&address).await {
         return Ending::Unbegun(elsewhere(&error));
     }
@@ -133,7 +132,7 @@ pub async fn run(plan: &Plan, names: Option<&str>, mut hear: impl FnMut(&Said) -
             signal = signals.recv() => if let Ok(code) = signal {
                 stop = Some(Ending::Stopped(code));
                 if is_stopping {
-                    // A second signal.
+                    // A second signal kills at once.
                     kill_at = Some(Instant::now());
                 }
             },
@@ -146,7 +145,7 @@ pub async fn run(plan: &Plan, names: Option<&str>, mut hear: impl FnMut(&Said) -
                     if matches!(said.event, Event::Joined { .. }) {
                         start_next(&mut processes, &said.part);
                     }
-                    // Of the parts that were told to end, some miss others, and have nothing new to report.
+                    // Some parts that were asked to leave miss others, and have nothing new to report.
                     let misses = matches!(
                         said.event,
                         Event::Failed { .. } | Event::Lost { .. } | Event::NotServed { .. } | Event::NotReturned { .. }
@@ -202,8 +201,7 @@ fn elsewhere(why: &dyn std::fmt::Display) -> String {
     format!("{why}: choose another address with --names, or omit --names")
 }
 
-/// Starts the next process, if this part, which has joined or ended, is that of the last one that was
-/// started.
+/// Starts the next process, if this part, which has joined or ended, is that of the last started process.
 fn start_next(processes: &mut [Process], part: &str) {
     let Some(last) = processes.iter().rposition(|process| process.is_started) else { return };
     if processes[last].part.name == part
@@ -213,8 +211,8 @@ fn start_next(processes: &mut [Process], part: &str) {
     }
 }
 
-/// When there are no customers any more, or no workers, the broker is not needed; and when all others have
-/// gone, neither are the names.
+/// Without customers or without workers, the broker is not needed; when all others have left, neither are the
+/// names.
 fn close_in_order(processes: &mut [Process]) {
     let ended = |processes: &[Process], who: fn(&Role) -> bool| {
         processes.iter().all(|process| process.has_ended || !who(&process.part.role))
@@ -231,7 +229,7 @@ fn close_in_order(processes: &mut [Process]) {
     }
 }
 
-/// Starts a process when it is told to, passes on what it says and is told, and tells how it ended.
+/// Starts a process on its order, forwards its output and its orders, and reports its end.
 async fn tend(index: usize, task: Task, mut orders: Receiver<Order>, mut news: Shared<Sender<News>>) {
     let Ok(Order::Start) = orders.recv().await else { return };
     let ended = match start(&task).await {
@@ -258,7 +256,7 @@ async fn tend(index: usize, task: Task, mut orders: Receiver<Order>, mut news: S
                     }
                 }
             };
-            // Its output comes before the event that it has ended.
+            // The output is forwarded before the event of its end.
             for reader in [says, complains].into_iter().flatten() {
                 let _ = reader.await;
             }
@@ -287,7 +285,7 @@ async fn start(task: &Task) -> io::Result<Child> {
     Ok(child)
 }
 
-/// Passes on what a process says, line by line; what is no event is a complaint.
+/// Forwards the output of a process line by line; a line that is no event is a complaint.
 async fn pass_on(says: impl AsyncRead + Unpin, part: String, mut news: Shared<Sender<News>>) {
     let mut lines = BufReader::new(says).lines();
     while let Ok(Some(line)) = lines.next_line().await {
@@ -299,7 +297,8 @@ async fn pass_on(says: impl AsyncRead + Unpin, part: String, mut news: Shared<Se
     }
 }
 
-/// An address of this machine that was free a moment ago: of those that the system assigns only on request.
+/// An address of this machine that was free a moment ago, among those that the system assigns only on
+/// request.
 fn free_address() -> String {
     let ports = (0..100).map(|_| 20_000 + (random() % 12_000) as u16);
     let free = ports.map(|port| TcpListener::bind(("127.0.0.1", port))).find_map(Result::ok);

@@ -15,18 +15,18 @@ use serde::{Deserialize, Serialize};
 
 use super::words::WordTable;
 
-/// How one comes in: the only thing that has a name.
+/// How a visitor enters: the only bundle with a name.
 #[derive(Bundle)]
 pub struct Entrance {
-    /// A visitor says its name. The answer tells that there is a broker.
+    /// A visitor sends its name. The answer confirms that there is a broker.
     pub hello: Call<String, ()>,
     /// For workers: how they register.
     pub registry: Call<(), Registry>,
-    /// For customers: a worker, as soon as one has time.
+    /// For customers: a worker, as soon as one is idle.
     pub worker: Call<Wish, Appointment>,
 }
 
-/// A handle of the way to the broker that all workers share.
+/// A handle of the sender to the broker that all workers share.
 pub type Registry = Shared<Sender<Registration>>;
 
 /// A registration is two messages, so a worker claims the [`Registry`] for them: no other comes between.
@@ -43,30 +43,30 @@ pub enum Registration {
 pub struct Wish {
     /// The customer that asks.
     pub customer: String,
-    /// A worker that has got lost with a text of this customer.
+    /// A worker that was lost with a text of this customer.
     pub lost: Option<String>,
 }
 
-/// What the broker answers.
+/// The broker's answer to a customer.
 #[derive(Serialize, Deserialize)]
 pub struct Appointment {
-    /// Its name.
+    /// The worker's name.
     pub worker: String,
-    /// Its handle.
+    /// The worker's handle.
     pub handle: Handle,
 }
 
-/// Its holder is served by the worker that made it. Each worker has one, which goes round: worker, broker,
+/// The worker that made it serves its holder. Each worker has one, which circulates: worker, broker,
 /// customer, worker.
 #[derive(Serialize, Deserialize)]
 pub struct Handle {
     /// The customer's side of the desk.
     pub desk: DeskClient,
-    /// The way back to its worker, for the handle: so it travels over itself.
+    /// The way back to its worker, for the handle: so the handle travels over itself.
     pub home: Shared<Sender<Self>>,
 }
 
-/// Where a customer is served.
+/// Where a worker serves a customer.
 #[derive(Bundle)]
 pub struct Desk {
     /// The text. Each piece has been received when its send is complete.
@@ -75,20 +75,20 @@ pub struct Desk {
     pub table: ToClient<WordTable>,
 }
 
-/// What a text is sent in.
+/// The parts of a text in transfer.
 #[derive(Serialize, Deserialize)]
 pub enum Piece {
     /// A text begins.
     Begin {
         /// The customer.
         customer: String,
-        /// Its name.
+        /// The text's name.
         file: String,
     },
     /// The next characters.
     Characters(String),
-    /// That was the text.
+    /// The text ends.
     End,
-    /// What a worker sends itself, over a handle that has come home.
+    /// A worker sends this to itself, over its returned handle.
     Home,
 }

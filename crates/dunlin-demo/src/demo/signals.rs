@@ -1,8 +1,9 @@
-//! What the user, or the system, ends the command with.
+//! The signals by which the user or the system ends the command.
 
 use dunlin::{Receiver, channel_with, unbounded};
 
-/// The exit codes of the signals to end that come from now on: 130 is Ctrl-C. Needs a runtime of tokio.
+/// The exit codes of signals that end the command, received from now on: 130 is Ctrl-C. Needs a runtime of
+/// tokio.
 pub(super) fn signals() -> Receiver<u8> {
     let (tx, rx) = channel_with(unbounded());
     #[cfg(unix)]
@@ -17,7 +18,7 @@ pub(super) fn signals() -> Receiver<u8> {
             drop(dunlin::spawn(async move { while signals.recv().await.is_some() && tx.send(code).await.is_ok() {} }));
         }
     }
-    // (A `tokio::signal::ctrl_c()` in each round would miss what comes between two of them.)
+    // (A new `tokio::signal::ctrl_c()` in each round would miss a signal between two rounds.)
     #[cfg(windows)]
     if let Ok(mut signals) = tokio::signal::windows::ctrl_c() {
         let mut tx = tx;

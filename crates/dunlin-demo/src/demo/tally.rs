@@ -7,24 +7,24 @@ use serde::Serialize;
 use super::event::{Connection, Event, Outcome, Said};
 use super::plan::{Plan, Role};
 
-/// The node of each part, and where it listens.
+/// The node of each part, and the address where it listens.
 type Nodes = BTreeMap<String, (String, String)>;
 
-/// What came of everything.
+/// The outcome of the demo.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) rows: Vec<Row>,
     nodes: Nodes,
-    /// Of the broker.
+    /// The broker's number of appointments.
     pub(super) appointments: u64,
-    /// What its node and others have carried between them, if it has reported it.
+    /// The traffic of the broker's node, if the broker has reported it.
     pub(super) carried: Option<Vec<Carried>>,
     pub(super) returned: u64,
-    /// Parts that could not go on, or ended as they should not.
+    /// Parts that failed, or ended in an unexpected way.
     pub(super) troubles: Vec<(String, String)>,
 }
 
-/// What came of a text.
+/// The outcome of a text.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     pub(super) file: String,
@@ -58,7 +58,7 @@ pub(super) enum State {
         words: u64,
         distinct: u64,
         exact: bool,
-        /// How the customer was connected with the worker; nothing within one process.
+        /// The connection between the customer and the worker; `None` within one process.
         connection: Option<Link>,
     },
 }
@@ -67,12 +67,12 @@ pub(super) enum State {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Link {
     pub(super) route: String,
-    /// The worker's node, and where that listens.
+    /// The worker's node, and the address where it listens.
     pub(super) node: String,
     pub(super) address: String,
 }
 
-/// What the broker's node and another have carried between them.
+/// The traffic between the broker's node and another.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Carried {
     /// The part whose node it is.
@@ -94,18 +94,18 @@ impl Tally {
         Self { rows: texts.flatten().map(row).collect(), ..Self::default() }
     }
 
-    /// How many texts have been served, exactly.
+    /// How many texts were served exactly.
     pub(super) fn served(&self) -> usize {
         self.rows.iter().filter(|row| matches!(row.state, State::Served { exact: true, .. })).count()
     }
 
-    /// How much text has been counted.
+    /// The bytes of all counted texts.
     pub(super) fn bytes(&self) -> u64 {
         let bytes = |row: &Row| if let State::Served { bytes, .. } = row.state { bytes } else { 0 };
         self.rows.iter().map(bytes).sum()
     }
 
-    /// How many texts this customer has, and how many of them it need not send any more.
+    /// How many texts this customer has, and how many of them need no further send.
     pub(super) fn of(&self, customer: &str) -> (usize, usize) {
         let of = || self.rows.iter().filter(|row| row.customer == customer);
         (of().count(), of().filter(|row| !matches!(row.state, State::NotServed { .. })).count())
@@ -116,7 +116,7 @@ impl Tally {
         link(&self.nodes, worker, connected)
     }
 
-    /// How many bytes the broker's node has carried, if it has reported it.
+    /// The bytes that the broker's node has carried, if it has reported them.
     pub(super) fn carried_bytes(&self) -> Option<u64> {
         let carried = self.carried.as_ref()?;
         Some(carried.iter().map(|carried| carried.sent + carried.received).sum())

@@ -1,4 +1,4 @@
-//! The texts that customers have counted: those that come with the command, and any others.
+//! The texts of the customers: those built into the command, and any others.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,16 +14,16 @@ const SHIPPED: [(&str, &str); 6] = [
     ("ozymandias.txt", include_str!("../../texts/ozymandias.txt")),
 ];
 
-/// Where a text is.
+/// The place of a text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Text {
-    /// In the command, under this name.
+    /// Built into the command, under this name.
     Shipped(String),
     /// In a file.
     File(PathBuf),
 }
 
-/// Why a file is no text.
+/// Why a file cannot be read as a text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Unreadable {
@@ -42,24 +42,24 @@ pub enum Unreadable {
 }
 
 impl Text {
-    /// The texts that come with the command.
+    /// The texts that are built into the command.
     pub fn shipped() -> Vec<Self> {
         SHIPPED.iter().map(|(name, _)| Self::Shipped((*name).to_owned())).collect()
     }
 
-    /// The files of a folder, by name: without those in its folders, and without names that begin with a dot.
-    /// Unreadable files are among them: the customer that is to read one reports it.
+    /// The files of a folder, sorted by name: without those in its subfolders, and without names that begin
+    /// with a dot. Unreadable files are included: the customer that has to read one reports it.
     ///
     /// # Errors
-    /// As of [`std::fs::read_dir`].
+    /// Those of [`std::fs::read_dir`].
     pub fn files_of(folder: &Path) -> std::io::Result<Vec<Self>> {
         let mut files = Vec::new();
         for entry in std::fs::read_dir(folder)? {
             let path = entry?.path();
             let hidden = path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
-            // Of a link: what it leads to.
+            // `metadata` follows a link to its target.
             let regular = std::fs::metadata(&path).map_or(true, |of| of.is_file());
-            // (The name is to go into messages.)
+            // (The name must be UTF-8, since messages carry it.)
             if regular && !hidden && path.to_str().is_some() {
                 files.push(Self::File(path));
             }
@@ -68,7 +68,7 @@ impl Text {
         Ok(files)
     }
 
-    /// The text.
+    /// Reads the text.
     ///
     /// # Errors
     /// [`Unreadable`].
@@ -91,7 +91,7 @@ impl Text {
     }
 }
 
-/// Its name, without the folder.
+/// The name of the text, without the folder.
 impl fmt::Display for Text {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,17 +1,17 @@
-//! The words of a text, and how often each is there.
+//! The words of a text, and the frequency of each.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// How often each word is in a text. A word is what stands between characters that are neither letters nor
-/// digits; capitals count as small letters.
+/// The frequency of each word of a text. A word stands between characters that are neither letters nor
+/// digits; upper case counts as lower case.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WordTable(BTreeMap<String, u64>);
 
 impl WordTable {
-    /// Counts the words of a text that is there in one piece.
+    /// Counts the words of a complete text.
     pub fn of(text: &str) -> Self {
         let mut table = Self::default();
         text.split(|c: char| !c.is_alphanumeric()).for_each(|word| table.add(word));
@@ -35,16 +35,16 @@ impl WordTable {
     }
 }
 
-/// Counts the words of a text that comes in pieces.
+/// Counts the words of a text that arrives in pieces.
 #[derive(Debug, Default)]
 pub struct Counter {
     table: WordTable,
-    /// The last word so far: the next piece may go on with it.
+    /// The last word so far: the next piece may continue it.
     unfinished: String,
 }
 
 impl Counter {
-    /// The next piece of the text.
+    /// Counts the next piece of the text.
     pub fn read(&mut self, piece: &str) {
         for part in piece.split_inclusive(|c: char| !c.is_alphanumeric()) {
             match part.strip_suffix(|c: char| !c.is_alphanumeric()) {
@@ -58,15 +58,15 @@ impl Counter {
         }
     }
 
-    /// That was the text.
+    /// Ends the text.
     pub fn finish(mut self) -> WordTable {
         self.table.add(&self.unfinished);
         self.table
     }
 }
 
-/// A text in about a hundred pieces, which may end in the middle of a word: of at least 64 bytes and at most
-/// a mebibyte each.
+/// A text in about a hundred pieces of at least 64 bytes and at most a mebibyte each. A piece may end in the
+/// middle of a word.
 pub fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let size = text.len().div_ceil(100).clamp(64, 1 << 20);
     let mut rest = text;
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_text_in_pieces_has_the_words_that_it_has() {
-        // The last letter of a Greek word has a small form of its own, so a word is not to be made small in
+        // The last letter of a Greek word has a small form of its own, so a word must not be lowercased in
         // parts.
         let text = "Tyger, tyger: 2 'tygers'. ὈΔΥΣΣΕΎΣ ὈΔΥΣΣΕΎΣ, naïve\u{a0}Straße--and\nmore";
         let expected = WordTable::of(text);

@@ -12,7 +12,7 @@ type NotServed = Error;
 /// Registers, serves one customer after the other, and returns when there is no broker any more.
 ///
 /// # Errors
-/// The broker did not answer the worker's first words; `patience` is how long it may take.
+/// The broker did not answer the worker's hello; `patience` is how long it may take.
 pub async fn worker(mut entrance: EntranceClient, patience: Duration, mut said: Reporter) -> Result {
     let name = said.part().to_owned();
     entrance.hello.call(name.clone()).within(patience).await?;
@@ -41,14 +41,14 @@ pub async fn worker(mut entrance: EntranceClient, patience: Duration, mut said: 
                 break error;
             }
         };
-        // The broker has closed, and has dropped the handle; or its holder is lost. If there is no broker any
-        // more, registering shows it.
+        // The broker has closed and dropped the handle, or the handle's holder is lost. The next registration
+        // fails if there is no broker any more.
         lost = Some(why);
     }
 }
 
-/// An end is where it was used last, and until then the node before answers for it. So a worker uses what has
-/// come home, and the customer may go.
+/// An end stays at the node that used it last, and until it is used the previous node answers for it. So a
+/// worker uses a returned handle, and the customer may leave.
 async fn comes_home(client: &mut DeskClient, desk: &mut DeskServer) -> Result {
     let (sent, received) = par!(client.text.send(Piece::Home), desk.text.recv());
     sent?;
@@ -63,7 +63,7 @@ async fn register(registry: &mut Registry, name: &str, handle: Handle) -> Result
     Ok(())
 }
 
-/// Serves the next customer that comes to the desk.
+/// Serves the next customer at the desk.
 async fn serve(desk: &mut DeskServer, said: &mut Reporter) -> Result<(), NotServed> {
     let Piece::Begin { customer, file } = desk.text.recv().await? else {
         return Err(Error::other("a text has to begin with its name"));
@@ -85,7 +85,7 @@ async fn serve(desk: &mut DeskServer, said: &mut Reporter) -> Result<(), NotServ
 mod tests {
     use super::*;
 
-    /// The two messages of each follow each other, since it holds the shared end meanwhile.
+    /// The two messages of each worker arrive together, since the worker claims the shared end for them.
     #[test]
     fn workers_that_register_at_the_same_time_do_so_one_after_the_other() {
         dunlin::block_on(async {

@@ -1,4 +1,4 @@
-//! How master and workers find each other over nodes: the only part of the farms that knows of them.
+//! How master and workers find each other over nodes: the only part of the farms that knows nodes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,10 +17,10 @@ use super::protocol::Part;
 pub(super) const APPLICATION: &str = "dunlin-farm";
 /// The name of the door.
 const DOOR: &str = "door";
-/// The default address of a farm: after the ports of the name services.
+/// The default address of a farm, behind the ports of the name services.
 pub(super) const ADDRESS: &str = "127.0.0.1:7416";
 
-/// What is to be had at the door of a farm.
+/// What a farm offers at its door.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Calling {
     /// A part in drawing a picture.
@@ -43,17 +43,17 @@ impl From<Part<Package>> for Calling {
     }
 }
 
-/// Where workers come in: the bundle that a farm's node has an acceptor of.
+/// Where workers enter: the bundle for which a farm's node has an acceptor.
 #[derive(Debug, Bundle)]
 pub(super) struct Door {
-    /// What a worker that has come in is given.
+    /// What a worker that has entered receives.
     pub(super) calling: ToClient<Calling>,
 }
 
-/// The master's node: it serves the names itself, and admits every worker, even if all `is_over`.
+/// The master's node: it serves the names itself, and admits every worker, even if `is_over` is set.
 ///
 /// # Errors
-/// It cannot listen there.
+/// The node cannot listen at the address.
 pub(super) async fn opens(address: &str, grace: Duration, calling: Calling, is_over: Arc<AtomicBool>) -> Result<Node> {
     let node = Node::builder().app(APPLICATION).no_config().listen(address).names(address).grace(grace).join().await?;
     let mut guests = node.acceptor::<Door>(DOOR).encoding(Encoding::Compact).await?;
@@ -71,12 +71,12 @@ async fn welcomes(mut guest: Guest<DoorServer>, calling: Calling) {
     let _ = guest.calling.send(calling).await;
 }
 
-/// A worker's node, and what it is to do.
+/// A worker's node, and the worker's task.
 ///
 /// # Errors
-/// No node answers at the address, or the one that does has no farm.
+/// No node answers at the address, or the node there has no farm.
 pub(super) async fn enters(address: &str, grace: Duration) -> Result<(Node, Calling)> {
-    // Else it would wait for one without a word.
+    // Otherwise the join would wait silently for a node there.
     Networks::default().dial(address).await?;
     let node =
         Node::builder().app(APPLICATION).no_config().names(address).serve_names(false).grace(grace).join().await?;
@@ -85,10 +85,10 @@ pub(super) async fn enters(address: &str, grace: Duration) -> Result<(Node, Call
     Ok((node, calling))
 }
 
-/// What there is to do, for a node that is there already: it waits for a farm.
+/// The task for a node that has already joined: it waits for a farm.
 ///
 /// # Errors
-/// The farm has closed in this moment.
+/// The farm has just closed.
 pub(super) async fn asks(node: &Node) -> Result<Calling> {
     let mut door: DoorClient = naming(node).await?;
     Ok(door.calling.recv().await?)

@@ -18,7 +18,7 @@ use super::protocol::{Job, Part};
 use super::show::Show;
 use super::worker::{Leave, worker};
 
-/// So long what has been told to end may take to do so.
+/// How long the workers may take to end after they were asked to.
 const ENDING: Duration = Duration::from_secs(10);
 
 /// The workers of a farm, and how they are reached: the options that all farms have.
@@ -54,7 +54,7 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
 }
 
 impl Hands {
-    /// What is wrong with them, if anything is.
+    /// The error in these options, if there is one.
     pub(super) fn wrong(&self) -> Option<String> {
         (self.inside && self.workers == Some(0))
             .then(|| "with --inside no worker can join, and --workers 0 starts none: use at least 1".to_owned())
@@ -74,14 +74,14 @@ impl Hands {
     }
 }
 
-/// How it has ended, if nothing went wrong.
+/// The end of a farm without an error.
 pub(super) enum Outcome {
     Done,
     /// By Ctrl-C, in order.
     Interrupted,
 }
 
-/// Opens a farm, does something with its master, and closes it in order. `None`: Ctrl-C came first.
+/// Opens a farm, runs `work` with its master, and closes it in order. `None`: Ctrl-C came first.
 pub(super) async fn farms<J: Job, T>(
     hands: &Hands,
     leave: &Leave,
@@ -103,24 +103,25 @@ where
         never = future(watched) => never,
     };
     show.end();
-    // Before the workers learn that it is over: one that waits for the next farm comes again at once.
+    // Before the workers are dismissed: one that waits for the next farm asks again at once.
     crew.close();
     dismiss(master).await;
     crew.end(show).await;
     worked.map_err(Failure::failed)
 }
 
-/// The workers that were started.
+/// The started workers.
 enum Crew {
     /// In this process.
     Inside,
-    /// Each in its own; the node is theirs to join. Workers that come later learn whether all is over.
+    /// Each in its own process, which joins the node. Later workers read from the flag whether the farm is
+    /// over.
     Processes(Node, Vec<Child>, Arc<AtomicBool>),
 }
 
 impl Crew {
-    /// Starts the workers, which take part as soon as the master runs. `leave`: when they are to leave, if
-    /// they are in this process.
+    /// Starts the workers, which take part as soon as the master runs. `leave` ends when workers in this
+    /// process are to leave.
     async fn start<J: Job>(hands: &Hands, part: Part<J>, leave: &Leave, show: &Show) -> Result<Self, Failure>
     where
         Calling: From<Part<J>>,
@@ -149,7 +150,7 @@ impl Crew {
         Ok(Self::Processes(node, children, is_over))
     }
 
-    /// Tells of the processes that end while the farm works.
+    /// Reports processes that end while the farm works.
     async fn watch(&mut self, show: &Show) {
         if let Self::Processes(_, children, _) = self {
             while !children.is_empty() {
@@ -168,14 +169,14 @@ impl Crew {
         }
     }
 
-    /// A worker that comes from now on has nothing to do.
+    /// Workers that arrive from now on get no task.
     fn close(&self) {
         if let Self::Processes(_, _, is_over) = self {
             is_over.store(true, Ordering::Release);
         }
     }
 
-    /// Waits until all processes have ended, as they were asked to, and leaves. (Before that, a late worker
+    /// Waits until all processes have ended as asked, and leaves. (If the node left earlier, a late worker
     /// would find no master.)
     async fn end(self, show: &Show) {
         let Self::Processes(node, children, _) = self else { return };
@@ -200,7 +201,7 @@ fn starts(address: &str, grace: f64) -> std::io::Result<Child> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true).spawn()
 }
 
-/// Sends the workers home, or goes on after a while without their farewell.
+/// Dismisses the workers, and stops waiting for their farewell after a while.
 async fn dismiss<J: Job>(master: Master<J>) {
     let _ = tokio::time::timeout(ENDING, master.dismiss()).await;
 }

@@ -1,10 +1,10 @@
-//! What each worker has to do: the master's book.
+//! The master's book: the jobs of each worker.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use super::protocol::{Job, Numbered};
 
-/// The jobs of one run: which are to be given out, which are out, and which are done.
+/// The jobs of one run: those to be given out, those that are out, and those that are done.
 ///
 /// A job is done once, whichever worker reports it, and however often it was given out.
 #[derive(Debug)]
@@ -13,9 +13,9 @@ pub(super) struct Ledger<J> {
     jobs: Vec<J>,
     is_done: Vec<bool>,
     left: usize,
-    /// In this order they are given out. What is done meanwhile is passed over.
+    /// Jobs in the order in which they are given out. Those that are done meanwhile are skipped.
     to_give: VecDeque<usize>,
-    /// Given out and not done.
+    /// Jobs that are given out and not done.
     out: BTreeSet<u64>,
 }
 
@@ -33,7 +33,7 @@ impl<J: Job> Ledger<J> {
         }
     }
 
-    /// How many are not done.
+    /// How many jobs are not done.
     pub(super) fn left(&self) -> usize {
         self.left
     }
@@ -50,7 +50,7 @@ impl<J: Job> Ledger<J> {
         }
     }
 
-    /// It is done. `Some`: it was not before, and has this place among the jobs of the run.
+    /// Marks a job as done. `Some`: it was not done before, and has this place among the jobs of the run.
     pub(super) fn done(&mut self, number: u64) -> Option<usize> {
         let index = self.index(number)?;
         self.out.remove(&number);
@@ -61,8 +61,8 @@ impl<J: Job> Ledger<J> {
         Some(index)
     }
 
-    /// These have to be done by others. They come last: in a shared farm some of them may be in good hands,
-    /// and done until then.
+    /// Puts these jobs last for other workers: in a shared farm another worker may already hold some of them,
+    /// and finish them first.
     pub(super) fn back(&mut self, numbers: impl IntoIterator<Item = u64>) -> usize {
         let before = self.to_give.len();
         for number in numbers {
@@ -75,14 +75,14 @@ impl<J: Job> Ledger<J> {
         self.to_give.len() - before
     }
 
-    /// Any of what is out may be lost.
+    /// Puts all jobs that are out back, since any of them may be lost.
     pub(super) fn all_back(&mut self) -> usize {
         let out = std::mem::take(&mut self.out);
         self.to_give.extend(out.iter().map(|number| (number - self.first) as usize));
         out.len()
     }
 
-    /// `None`: of an earlier run, or of none.
+    /// `None`: the job belongs to an earlier run, or to none.
     fn index(&self, number: u64) -> Option<usize> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         (index < self.jobs.len()).then_some(index)
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
     use crate::farm::mandelbrot::{Plan, Rectangle};
 
-    /// Of three jobs, the first has number 10.
+    /// A ledger of three jobs; the first has number 10.
     fn three() -> Ledger<Rectangle> {
         let plan = Plan { width: 3, height: 1, iterations_max: 1, side: 1 };
         Ledger::new(10, plan.rectangles())

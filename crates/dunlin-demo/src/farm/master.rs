@@ -1,4 +1,4 @@
-//! The master: gives out jobs, and gathers the results, whichever workers come and go meanwhile.
+//! The master: gives out jobs and gathers the results, while workers join and leave.
 
 use std::collections::BTreeSet;
 
@@ -7,58 +7,58 @@ use dunlin::prelude::*;
 use super::ledger::Ledger;
 use super::protocol::{Enrolment, Farewell, Job, Numbered, Part, Report, SharedEnds};
 
-/// How jobs come to the workers.
+/// How jobs reach the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     /// All workers share two channels.
     Shared,
-    /// Each has two of its own, and the master chooses among them.
+    /// Each worker has two of its own, and the master chooses among them.
     Multiplexed,
 }
 
-/// So many jobs wait in the channel of a shared farm: as a rendezvous, each would keep the master for a round
-/// trip.
+/// How many jobs wait in the channel of a shared farm: with a rendezvous, each would block the master for a
+/// round trip.
 const AHEAD: usize = 16;
 
-/// What a master tells while it works.
+/// What a master reports while it works.
 #[derive(Debug)]
 pub enum Event<R> {
-    /// A worker is there.
+    /// A worker has joined.
     Joined {
         /// Its number, from 1.
         worker: u64,
-        /// What it is called.
+        /// Its name.
         name: String,
     },
     /// A worker has left in order.
     Left {
         /// Its number.
         worker: u64,
-        /// What it is called.
+        /// Its name.
         name: String,
-        /// So many jobs are given to others.
+        /// How many of its jobs go to others.
         back: usize,
     },
     /// A worker is lost.
     Lost {
         /// Its number.
         worker: u64,
-        /// What it was called.
+        /// Its name.
         name: String,
-        /// So many jobs are given to others. (In a shared farm it is not known which it had: all that were
-        /// out, unless they are done first.)
+        /// How many jobs go to others. (A shared farm does not know which jobs the worker had, so it gives
+        /// out all that were out, unless they are done first.)
         back: usize,
     },
     /// A job is done.
     Done {
         /// Its place among the jobs of the run.
         index: usize,
-        /// What has come of it.
+        /// The result of the job.
         outcome: R,
     },
 }
 
-/// A worker, to the master.
+/// A worker, as the master sees it.
 struct Worker<J: Job> {
     number: u64,
     name: String,
@@ -70,9 +70,9 @@ struct Worker<J: Job> {
 struct Desk<J: Job> {
     jobs: Sender<Numbered<J>>,
     reports: Receiver<Report<J::Outcome>>,
-    /// Nothing comes any more; its farewell says why.
+    /// No report can arrive any more; the farewell gives the reason.
     is_silent: bool,
-    /// The jobs that it was given and has not reported.
+    /// The jobs that it has received and not reported.
     holds: BTreeSet<u64>,
 }
 
@@ -80,7 +80,7 @@ struct Desk<J: Job> {
 struct Common<J: Job> {
     jobs: Sender<Numbered<J>>,
     reports: Receiver<Report<J::Outcome>>,
-    /// The job that waits to get into the channel.
+    /// The job that waits for a place in the channel.
     posted: Option<Posted<Numbered<J>>>,
 }
 
@@ -104,8 +104,8 @@ enum Heard<J: Job> {
 }
 
 impl<J: Job> Master<J> {
-    /// A master without workers: they come with a copy of its [part](Self::part). `buffer`: so many jobs may
-    /// wait at each, beside the one that it does.
+    /// A master without workers: a worker joins with a copy of its [part](Self::part). `buffer` is how many
+    /// jobs may wait at each, beside the current one.
     pub fn new(sharing: Sharing, buffer: usize) -> Self {
         let (enrol, enrolments) = channel();
         let (common, shared) = match sharing {
@@ -125,10 +125,10 @@ impl<J: Job> Master<J> {
         self.part.clone()
     }
 
-    /// Waits until so many workers are there.
+    /// Waits until this many workers have joined.
     ///
     /// # Errors
-    /// None that its own ends could cause: it holds both ends of what the workers share.
+    /// None that its own ends could cause: it holds both ends of the channels that the workers share.
     pub async fn gather(&mut self, count: usize, mut tell: impl FnMut(Event<J::Outcome>)) -> Result {
         let mut nothing = Ledger::new(self.next, Vec::new());
         while self.workers.len() < count {
@@ -138,7 +138,7 @@ impl<J: Job> Master<J> {
         Ok(())
     }
 
-    /// Has these jobs done, each once; returns when all are. As long as there is no worker it waits for one.
+    /// Has each of these jobs done once; returns when all are done. Without workers it waits for one.
     ///
     /// # Errors
     /// See [`gather`](Self::gather).
@@ -154,18 +154,18 @@ impl<J: Job> Master<J> {
         Ok(())
     }
 
-    /// Sends the workers home, and returns when all have sent a farewell or are lost.
+    /// Dismisses the workers, and returns when all have sent a farewell or are lost.
     pub async fn dismiss(self) {
         let Self { enrolments, workers, common, part, .. } = self;
         drop((enrolments, common, part));
-        // All learn of it at once.
+        // The drops above and these dismiss all workers before the first wait.
         let farewells: Vec<Receiver<Farewell>> = workers.into_iter().map(|worker| worker.farewell).collect();
         for mut farewell in farewells {
             let _ = farewell.recv().await;
         }
     }
 
-    /// Gives out what can be given without waiting.
+    /// Gives out the jobs for which there is room without waiting.
     fn give(&mut self, ledger: &mut Ledger<J>) {
         if let Some(common) = &mut self.common {
             if common.posted.is_none() {
@@ -173,9 +173,9 @@ impl<J: Job> Master<J> {
             }
             return;
         }
-        // One that is done, and those that wait for it.
+        // The current job, and those that wait for it.
         let room = self.part.buffer + 1;
-        // Always to the worker with least, so that at the end none has many while others have none.
+        // Always to the worker with the fewest, so that at the end none has many while others have none.
         while let Some(desk) = self
             .workers
             .iter_mut()
@@ -185,12 +185,12 @@ impl<J: Job> Master<J> {
         {
             let Some(job) = ledger.give() else { return };
             desk.holds.insert(job.number);
-            // It has room. If it is lost, what it holds goes to others.
+            // It has room. If the worker is lost, its jobs go to others.
             desk.jobs.send_nowait(job).detach();
         }
     }
 
-    /// Waits for whatever comes first.
+    /// Waits for the first event.
     async fn hear(&mut self) -> Heard<J> {
         let mut choice = Choice::fair().on(self.enrolments.recv(), Heard::Enrolled);
         for (at, worker) in self.workers.iter_mut().enumerate() {
@@ -248,7 +248,7 @@ impl<J: Job> Master<J> {
                     desk.is_silent = true;
                 }
             }
-            // The master has a handle of its sender.
+            // Unexpected: the master itself holds a handle of this sender.
             Heard::Reported(None, Err(error)) => return Err(error.into()),
             Heard::Posted(outcome) => {
                 if let Some(common) = &mut self.common {

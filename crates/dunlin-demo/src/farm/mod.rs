@@ -1,9 +1,10 @@
-//! `dunlin farm`: a master divides work among workers, which may be anywhere, and come and go as they like.
+//! `dunlin farm`: a master divides work among workers, which may be anywhere, and may join and leave at any
+//! time.
 //!
 //! - `protocol.rs`: what they send each other; [`master`], [`mod@worker`]: the two components, `ledger.rs`
-//!   the master's book. They know ends, and nothing of nodes;
+//!   the master's book. They know ends, not nodes;
 //! - `door.rs`: how they find each other over nodes; `hands.rs`: a farm from its opening to its end, and the
-//!   workers that it starts itself; `show.rs`: what people and scripts see;
+//!   workers that it starts itself; `show.rs`: the output for people and for scripts;
 //! - [`mandelbrot`], [`fourier`]: the work, and the two commands.
 
 mod door;
@@ -33,7 +34,7 @@ use protocol::{Job, Part};
 use show::Show;
 use worker::{Ended, Leave, Told, worker};
 
-/// After this long a worker looks again whether a farm that closes is gone.
+/// The pause before a worker asks again whether a closing farm is gone.
 const CLOSING: Duration = Duration::from_millis(200);
 
 /// The farms
@@ -65,7 +66,7 @@ pub struct Joining {
 }
 
 impl Farm {
-    /// What is wrong with the options beyond what each of them shows.
+    /// The error in the options that the parser of each one does not find.
     pub fn wrong(&self) -> Option<String> {
         match self {
             Self::Mandelbrot(args) => args.wrong(),
@@ -74,7 +75,7 @@ impl Farm {
         }
     }
 
-    /// Runs it.
+    /// Runs the command.
     pub fn run(self, json: bool) -> ExitCode {
         exit(on_runtime(async {
             let ((leave, signal), show) = (interrupted()?, Show::new(json));
@@ -91,8 +92,8 @@ impl Farm {
     }
 }
 
-/// A channel that ends when this process is asked to end: then all leave in order. And what has asked, once
-/// it has. Asked again, it ends at once.
+/// A channel that ends at the first signal to end this process, so that all leave in order, and the cell of
+/// that signal. A second signal exits at once.
 fn interrupted() -> Result<(Leave, Arc<OnceLock<Signal>>), Failure> {
     let ((stay, leave), signal) = (channel(), Arc::new(OnceLock::new()));
     let (mut signals, asked) = (Signals::hear()?, signal.clone());
@@ -139,9 +140,9 @@ async fn joins(args: &Joining, leave: &Leave, show: &Show) -> Result<Outcome, Fa
     })
 }
 
-/// Works with as many workers as were asked for, until all have ended.
+/// Works with the requested number of workers, until all have ended.
 async fn works<J: Job>(part: Part<J>, args: &Joining, leave: &Leave, show: &Show) -> Result<Ended> {
-    // Where the system has no such file, the process alone has to do.
+    // Where the system has no such file, the process id alone is the name.
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname")
         .map_or_else(|_| String::new(), |host| format!("{} ", host.trim()));
     let (told, mut tales) = channel_with(unbounded());
@@ -182,11 +183,11 @@ async fn works<J: Job>(part: Part<J>, args: &Joining, leave: &Leave, show: &Show
     Ok(ended)
 }
 
-/// What `dunlin node` runs of the farms: a worker, of one farm after the other, of those that come to its
-/// node's names. It does not return unless it fails.
+/// What `dunlin node` runs of the farms: a worker for one farm after the other, of those at its node's names.
+/// It does not return unless it fails.
 ///
 /// # Errors
-/// [`Failure::Failed`], if the node is not one of the application that all farms are.
+/// [`Failure::Failed`], if the node's application is not that of the farms.
 pub async fn serve(node: Node, output: Output) -> Result<(), Failure> {
     if node.application() != door::APPLICATION {
         return Err(Failure::failed(format_args!(
@@ -225,10 +226,10 @@ pub async fn serve(node: Node, output: Output) -> Result<(), Failure> {
     }
 }
 
-/// Gives the number of jobs that it has done.
+/// Returns the number of jobs that it has done.
 async fn serves<J: Job>(part: Part<J>, node: &Node, output: Output) -> Result<u64> {
     output.say(&json!({ "event": "enrolled" }), || "working for a farm".to_owned());
-    // It is not asked to leave: it is dropped then, and its jobs are given to others.
+    // Nothing asks this worker to leave: it is dropped instead, and its jobs go to others.
     let (_stay, leave) = channel();
     let done = Arc::new(AtomicU64::new(0));
     let counted = done.clone();

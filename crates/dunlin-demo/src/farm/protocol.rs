@@ -1,4 +1,4 @@
-//! What a master and its workers send each other. Nothing here knows of nodes: the same ends work inside a
+//! What a master and its workers send each other. Nothing here knows nodes: the same ends work inside a
 //! program, and between programs.
 //!
 //! ```text
@@ -11,8 +11,8 @@
 //!   one channel back, whose sender they share        which sends its server's face to the master
 //! ```
 //!
-//! In both each worker *enrols*, and says its farewell on a channel of its own: that channel ends without one
-//! when the worker is lost.
+//! In both, each worker *enrols*, and sends its farewell on a channel of its own: that channel ends without
+//! one when the worker is lost.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -23,59 +23,58 @@ use serde::{Deserialize, Serialize};
 
 /// Work that a farm can divide.
 pub trait Job: Portable + Clone + fmt::Debug + Sync {
-    /// What comes of it.
+    /// Its result.
     type Outcome: Portable + fmt::Debug;
 
-    /// Does it, and looks now and then whether it is to stop. `None`: it has stopped before its end.
+    /// Does the job, and polls now and then whether it should stop. `None`: it stopped before its end.
     fn work(&self, is_asked: &dyn Fn() -> bool) -> Option<Self::Outcome>;
 
-    /// Whether it takes longer than about half a millisecond, so that it must not hold up what else the
-    /// worker's thread does.
+    /// Whether it takes longer than about half a millisecond, so that it must not block the worker's thread.
     fn is_long(&self) -> bool;
 }
 
-/// A job and its number: of all jobs that a master ever gave, no two have the same one.
+/// A job and its number, which no other job of the master ever has.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(bound = "J: Portable")]
 pub struct Numbered<J> {
     /// Its number; always 8 bytes.
     #[serde(with = "postcard::fixint::le")]
     pub number: u64,
-    /// What is to be done.
+    /// The job itself.
     pub job: J,
 }
 
-/// What has come of a job.
+/// The result of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(bound = "R: Portable")]
 pub struct Report<R> {
     /// The job's number.
     #[serde(with = "postcard::fixint::le")]
     pub number: u64,
-    /// What has come of it.
+    /// The result.
     pub outcome: R,
 }
 
-/// A worker's last word. What it reported was received before.
+/// A worker's last message. The master has received its reports before.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Farewell {
-    /// The jobs that it has taken and not done: others have to.
+    /// The jobs that it has taken and not done, for others to do.
     pub back: Vec<u64>,
 }
 
-/// How a worker makes itself known to its master.
+/// How a worker registers with its master.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Enrolment<J: Job> {
-    /// What people call it.
+    /// The worker's name.
     pub name: String,
-    /// Says its farewell. It ends without one when the worker is lost.
+    /// Carries its farewell. It ends without one when the worker is lost.
     pub farewell: Receiver<Farewell>,
-    /// Where the farm is multiplexed: the master's side of what the two have between them.
+    /// In a multiplexed farm: the master's side of the channels between the two.
     pub desk: Option<DeskServer<J>>,
 }
 
-/// What a worker and the master of a multiplexed farm have between them: the worker is the client.
+/// The channels between a worker and the master of a multiplexed farm: the worker is the client.
 ///
 /// (A bundle with a parameter, which `#[derive(Bundle)]` does not make.) The factory's policy is that of the
 /// jobs' channel.
@@ -85,9 +84,9 @@ pub struct Desk<J>(PhantomData<J>);
 /// The worker's face of a [`Desk`].
 #[derive(Debug)]
 pub struct DeskClient<J: Job> {
-    /// What is to be done; what is buffered waits at the worker.
+    /// The jobs; those in the buffer wait at the worker.
     pub jobs: Receiver<Numbered<J>>,
-    /// What has come of it.
+    /// The results.
     pub reports: Sender<Report<J::Outcome>>,
 }
 
@@ -95,9 +94,9 @@ pub struct DeskClient<J: Job> {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct DeskServer<J: Job> {
-    /// What is to be done.
+    /// The jobs.
     pub jobs: Sender<Numbered<J>>,
-    /// What has come of it.
+    /// The results.
     pub reports: Receiver<Report<J::Outcome>>,
 }
 
@@ -111,13 +110,13 @@ impl<J: Job> Pairing for Desk<J> {
     }
 }
 
-/// What a worker is given: enough to take part.
+/// What a worker receives to take part.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Part<J: Job> {
-    /// Where it makes itself known.
+    /// Where it enrols.
     pub enrol: Shared<Sender<Enrolment<J>>>,
-    /// So many jobs may wait at the worker, beside the one that it does.
+    /// How many jobs may wait at the worker, beside the current one.
     pub buffer: usize,
     /// The ends that all share. `None`: the farm is multiplexed, and the worker makes a desk.
     pub shared: Option<SharedEnds<J>>,
@@ -127,13 +126,13 @@ pub struct Part<J: Job> {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct SharedEnds<J: Job> {
-    /// What is to be done, by the worker that takes it.
+    /// The jobs, each for the worker that receives it.
     pub jobs: Shared<Receiver<Numbered<J>>>,
-    /// What has come of it.
+    /// The results.
     pub reports: Shared<Sender<Report<J::Outcome>>>,
 }
 
-// Derived, they would ask for a `Clone` of the outcome.
+// A derived impl would require `Clone` of the outcome.
 impl<J: Job> Clone for Part<J> {
     fn clone(&self) -> Self {
         Self { enrol: self.enrol.clone(), buffer: self.buffer, shared: self.shared.clone() }

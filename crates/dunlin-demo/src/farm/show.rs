@@ -1,5 +1,5 @@
-//! What people and scripts see: a bar and lines on the standard error, or one JSON object per line on the
-//! standard output.
+//! The output of a farm: a bar and lines on the standard error for people, or one JSON object per line on the
+//! standard output for scripts.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::Display;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::master::Event;
 
-/// Shows what goes on.
+/// Shows the progress of a farm.
 pub(super) struct Show {
     json: bool,
     bar: RefCell<ProgressBar>,
@@ -23,7 +23,7 @@ impl Show {
         Self { json, bar: ProgressBar::hidden().into(), total: 0.into(), done: 0.into() }
     }
 
-    /// There is so much to do. The bar is there only on a terminal.
+    /// Begins the progress with this total. The bar is drawn only on a terminal.
     pub(super) fn begin(&self, total: u64, what: &str) {
         self.total.set(total);
         self.done.set(0);
@@ -43,21 +43,21 @@ impl Show {
         }
     }
 
-    /// For people only: what goes on.
+    /// For people only: a line of progress.
     pub(super) fn line(&self, line: impl Display) {
         if !self.json {
             self.bar.borrow().suspend(|| complain(line));
         }
     }
 
-    /// For people only: what came of it.
+    /// For people only: a result.
     pub(super) fn result(&self, line: impl Display) {
         if !self.json {
             self.bar.borrow().suspend(|| output::write(format!("{line}\n").as_bytes()));
         }
     }
 
-    /// What a master tells.
+    /// Shows an event of a master.
     pub(super) fn event<R>(&self, event: &Event<R>) {
         match event {
             Event::Joined { worker, name } => {
@@ -103,7 +103,7 @@ mod tests {
         for index in 0..10 {
             show.event(&Event::Done { index, outcome: () });
         }
-        // Between two drawings it waits a little; now it is to draw.
+        // The bar limits its rate of drawing; a tick forces it.
         show.bar.borrow().tick();
         let line = term.contents();
         assert!(line.starts_with("rectangles ") && line.contains(" 10/20, "), "{line:?}");

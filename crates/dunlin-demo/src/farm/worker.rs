@@ -1,5 +1,5 @@
-//! A worker: takes jobs, does them, reports. It comes when it likes, and goes when it is told to, and what it
-//! has not done then others do.
+//! A worker: takes jobs, does them, reports. It may join and leave at any time; other workers do the jobs
+//! that it has not done.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -10,7 +10,7 @@ use dunlin::{Branch, Pairing};
 
 use super::protocol::{Desk, Enrolment, Farewell, Job, Numbered, Part, Report};
 
-/// So many reports may wait to be received before a worker begins no other job.
+/// How many reports may wait to be received before a worker begins no other job.
 const UNRECEIVED_MAX: usize = 2;
 
 /// Ends when workers are to leave.
@@ -21,26 +21,26 @@ pub type Leave = Shared<Receiver<Infallible>>;
 pub enum Ended {
     /// The farm has nothing more to do.
     Dismissed,
-    /// It was told to leave.
+    /// It was asked to leave.
     Left,
 }
 
-/// What a worker tells while it works.
+/// What a worker reports to its own program while it works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     /// It has enrolled.
     Enrolled,
-    /// It begins a job, of this number.
+    /// It begins the job of this number.
     Begun(u64),
-    /// The master has received what it reported of a job.
+    /// The master has received the report of a job.
     Reported,
 }
 
-/// Works until the farm has nothing more to do, or `leave` ends. Then it stops, gives back what it has not
-/// done, and returns when the master knows.
+/// Works until the farm has nothing more to do, or `leave` ends. Then it stops, gives back the jobs that it
+/// has not done, and returns when the master has received that.
 ///
 /// # Errors
-/// The farm's node is lost; or a job has panicked. Others do what it had taken.
+/// The farm's node is lost, or a job has panicked. Others do the jobs that it had taken.
 pub async fn worker<J: Job>(
     part: Part<J>,
     name: String,
@@ -82,13 +82,13 @@ async fn takes_part<J: Job>(
                 return Ok(left);
             }
             tell(Told::Enrolled);
-            // What is buffered waits in the channel.
+            // The buffered jobs wait in the channel.
             works(client.jobs, client.reports, 0, leave, tell).await
         }
     }
 }
 
-/// `false`: it was told to leave before.
+/// `false`: it was asked to leave before.
 async fn enrols<J: Job>(
     mut enrol: Shared<Sender<Enrolment<J>>>,
     enrolment: Enrolment<J>,
@@ -138,13 +138,13 @@ impl<R: Send> Outgoing<R> for Shared<Sender<Report<R>>> {
     }
 }
 
-/// The job that a thread of its own does.
+/// The job that runs on a thread of its own.
 struct Computing<J: Job> {
     number: u64,
     call: dunlin::Blocking<Option<J::Outcome>>,
 }
 
-/// Takes up to `buffer` jobs beside the one that it does. Says how it ended, and what it has not done.
+/// Takes up to `buffer` jobs beside the current one. Returns how it ended, and the jobs that it has not done.
 async fn works<J: Job>(
     mut jobs: impl Incoming<J>,
     mut reports: impl Outgoing<J::Outcome>,
@@ -156,8 +156,8 @@ async fn works<J: Job>(
     let mut computing: Option<Computing<J>> = None;
     let mut unreceived = VecDeque::new();
     'next: loop {
-        // It outlives the choices that it loses: else what another node has on its way to it is sent back
-        // each time.
+        // This branch outlives the choices that it loses: otherwise a job on its way from another node would
+        // be sent back each time.
         let mut next = jobs.next();
         loop {
             while computing.is_none()
@@ -181,8 +181,8 @@ async fn works<J: Job>(
                         continue 'next;
                     }
                     None => {
-                        // The last may have been received, which is not known yet. If not, they are not
-                        // needed.
+                        // The master may have received the last reports without an acknowledgement yet. If it
+                        // has not, it does not need them.
                         for posted in unreceived {
                             if posted.await.is_ok() {
                                 tell(Told::Reported);

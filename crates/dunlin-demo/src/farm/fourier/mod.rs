@@ -1,5 +1,5 @@
-//! `dunlin farm fourier`: the coefficients of a Fourier series, in more or fewer packages. What it measures
-//! is what the farm itself takes.
+//! `dunlin farm fourier`: the coefficients of a Fourier series, in more or fewer packages. It measures the
+//! overhead of the farm itself.
 
 mod series;
 
@@ -17,8 +17,8 @@ use super::worker::Leave;
 
 pub use series::{Coefficients, KNOWN, PERIOD, Package, coefficient};
 
-/// The trapeziums with which the first coefficients are compared with the known ones, and how near they must
-/// be: the rule's own error is a third of that.
+/// The trapeziums for the comparison of the first coefficients with the known ones, and the tolerance: the
+/// rule's own error is a third of it.
 const CHECKED_WITH: u64 = 1000;
 const NEAR: f64 = 1e-4;
 
@@ -52,7 +52,7 @@ impl Args {
     }
 }
 
-/// Has the series computed by all workers.
+/// Has all workers compute the series.
 ///
 /// # Errors
 /// A worker has sent too few coefficients; and see [`Master::run`].
@@ -78,12 +78,12 @@ pub async fn compute(
     Ok(coefficients)
 }
 
-/// What one run took, and what came of it.
+/// The time and the result of one run.
 struct Run {
     packages: u64,
     trapeziums: u64,
     took: Duration,
-    /// How far the first coefficients are from the known ones, at most.
+    /// The greatest error of the first coefficients.
     off: f64,
     sum: f64,
 }
@@ -91,14 +91,14 @@ struct Run {
 pub(super) async fn run(args: Args, leave: &Leave, show: &Show) -> Result<Outcome, Failure> {
     let (coefficients, workers) = (args.coefficients, args.hands.count());
     let measured = farms(&args.hands, leave, show, async |master| {
-        // They are there before the first run begins.
+        // They have joined before the first run begins.
         master.gather(workers.max(1), |event| show.event(&event)).await?;
         let mut runs = Vec::new();
         for &trapeziums in &args.trapeziums {
             for &packages in &args.packages {
                 let jobs = Package::divide(coefficients, packages, trapeziums);
                 let began = Instant::now();
-                // Not each package: that would be measured too.
+                // No event for each package: it would be measured too.
                 let computed = compute(master, jobs, |event| match event {
                     Event::Done { .. } => {}
                     event => show.event(event),
@@ -111,7 +111,7 @@ pub(super) async fn run(args: Args, leave: &Leave, show: &Show) -> Result<Outcom
                     "off": run.off, "sum": run.sum,
                 }));
                 runs.push(run);
-                // The others are not needed.
+                // The output has no reader, so the other runs are not needed.
                 if is_written().is_err() {
                     return Ok(runs);
                 }

@@ -20,10 +20,10 @@ pub struct Package {
     /// The number of the first coefficient.
     #[serde(with = "postcard::fixint::le")]
     pub first: u64,
-    /// How many.
+    /// How many coefficients.
     #[serde(with = "postcard::fixint::le")]
     pub count: u64,
-    /// Into so many parts the interval is divided.
+    /// The number of parts of the interval.
     #[serde(with = "postcard::fixint::le")]
     pub trapeziums: u64,
     /// Where the interval ends.
@@ -35,14 +35,14 @@ pub struct Package {
 pub struct Coefficients(pub Bytes);
 
 impl Coefficients {
-    /// The numbers.
+    /// The coefficients as numbers.
     pub fn numbers(&self) -> impl Iterator<Item = f32> {
         self.0.chunks_exact(4).map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
     }
 }
 
 impl Package {
-    /// Divides so many coefficients into so many packages, which differ by at most one coefficient.
+    /// Divides this many coefficients into this many packages, which differ by at most one coefficient.
     pub fn divide(coefficients: u64, packages: u64, trapeziums: u64) -> Vec<Self> {
         let start = |package: u64| package * coefficients / packages;
         let package = |n| Self { first: start(n), count: start(n + 1) - start(n), trapeziums, to: PERIOD };
@@ -89,8 +89,8 @@ fn trapezium_rule(trapeziums: u64, to: f64, f: impl Fn(f64) -> f64) -> f64 {
 /// The first coefficients, by the trapezium rule with 20,000 and with 40,000 trapeziums, and Richardson's
 /// extrapolation.
 ///
-/// (Those that are known as the reference values of Java Grande's benchmark *Series*, 2.8729524964837996 and
-/// so on, are 0.3 to 1.6 per cent away: its rule leaves the last inner point out. A test shows that.)
+/// (The known reference values of Java Grande's benchmark *Series*, 2.8729524964837996 and so on, are 0.3 to
+/// 1.6 per cent away: its rule omits the last inner point. A test shows that.)
 pub const KNOWN: [f64; 7] = [
     2.881_918_137_544_813,
     1.134_035_595_673_666,
@@ -149,7 +149,7 @@ mod tests {
         }
         let outcome = Package::divide(100, 1, 10)[0].work(&|| false).unwrap();
         let body = postcard::to_stdvec(&Report { number: 1, outcome }).unwrap().len();
-        // The job's number, and how many bytes follow.
+        // The job's number, and the length of the rest.
         assert_eq!(body, 8 + 2 + 4 * 100);
     }
 }

@@ -18,7 +18,7 @@ use super::worker::Leave;
 pub use picture::{Picture, Plan, Target};
 pub use rectangle::{Counts, Rectangle};
 
-/// So many rectangles may a picture have: the master has a line for each.
+/// How many rectangles a picture may have: the master keeps a line for each.
 const RECTANGLES_MAX: u64 = 1_000_000;
 
 /// Draws the Mandelbrot set on a farm of workers, which may come and go meanwhile
@@ -60,7 +60,7 @@ impl Args {
     }
 }
 
-/// Has the picture drawn by all workers.
+/// Has all workers draw the picture.
 ///
 /// # Errors
 /// A worker has sent a rectangle of the wrong size; and see [`Master::run`].

@@ -1,4 +1,4 @@
-//! The picture: its rectangles, what came of them, and the file.
+//! The picture: its rectangles, their pixels, and the file.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -10,16 +10,16 @@ use super::rectangle::{Counts, Rectangle};
 const LEFT: f64 = -2.25;
 const RIGHT: f64 = 0.75;
 
-/// What is to be drawn.
+/// The picture to draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// In pixels.
     pub width: u32,
     /// In pixels.
     pub height: u32,
-    /// After so many iterations a point counts as one of the set.
+    /// After this many iterations a point counts as one of the set.
     pub iterations_max: u16,
-    /// The side of the rectangles that it is divided into, in pixels.
+    /// The side of its rectangles, in pixels.
     pub side: u32,
 }
 
@@ -48,7 +48,7 @@ impl Plan {
     }
 }
 
-/// The pixels that have come.
+/// The pixels that have arrived.
 #[derive(Debug)]
 pub struct Picture {
     plan: Plan,
@@ -56,12 +56,12 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// Nothing has come.
+    /// A picture without pixels.
     pub fn new(plan: Plan) -> Self {
         Self { plan, counts: vec![0; plan.width as usize * plan.height as usize] }
     }
 
-    /// Puts a rectangle's pixels in their places. `false`: it has not as many as it should.
+    /// Puts a rectangle's pixels in their places. `false`: their number is wrong.
     #[must_use]
     pub fn put(&mut self, rectangle: &Rectangle, Counts(bytes): &Counts) -> bool {
         let width = rectangle.width as usize;
@@ -77,10 +77,10 @@ impl Picture {
         true
     }
 
-    /// Writes it as a PNG file.
+    /// Writes the picture as a PNG file.
     ///
     /// # Errors
-    /// Of `to`.
+    /// Those of `to`.
     pub fn write(&self, to: impl Write) -> io::Result<()> {
         let mut encoder = png::Encoder::new(to, self.plan.width, self.plan.height);
         encoder.set_color(png::ColorType::Rgb);
@@ -99,12 +99,12 @@ impl Picture {
     }
 }
 
-/// The set is black; around it colours go round and round, more slowly the nearer they are.
+/// The set is black; around it the colours repeat, more slowly the nearer they are.
 fn colour(count: u16, max: u16) -> [u8; 3] {
     if count == max {
         return [0, 0, 0];
     }
-    // Only whole numbers, so that all machines write the same file: the place in a circle of 1536 colours.
+    // Whole numbers only, so that all machines write the same file: the place in a circle of 1536 colours.
     let place = u32::from(count) * 1536 / 64 % 1536;
     let (sector, rise) = (place / 256, (place % 256) as u8);
     let fall = 255 - rise;
@@ -118,15 +118,15 @@ fn colour(count: u16, max: u16) -> [u8; 3] {
     }
 }
 
-/// A file that is to have the picture: it is written beside its place, and put there when it is complete.
-/// What is no file of a folder, such as a device or a pipe, is written itself.
+/// The file of the picture: written beside its place, and renamed when it is complete. A target that is no
+/// regular file, such as a device or a pipe, is written directly.
 #[derive(Debug)]
 pub struct Target {
     file: File,
     place: Option<Place>,
 }
 
-/// Where the file is, and where it is to be.
+/// The temporary file, and its final path.
 #[derive(Debug)]
 struct Place {
     path: PathBuf,
@@ -134,7 +134,7 @@ struct Place {
 }
 
 impl Target {
-    /// Sees to it that the file can be written, before there is anything to write.
+    /// Checks that the file can be written, before the picture exists.
     ///
     /// # Errors
     /// It cannot.
@@ -149,7 +149,7 @@ impl Target {
             if !there.is_file() {
                 return Ok(Self { file, place: None });
             }
-            // A link stays one: what it leads to is replaced.
+            // A link stays one: its target is replaced.
             path = path.canonicalize()?;
         }
         let Some(name) = path.file_name() else {
@@ -165,7 +165,7 @@ impl Target {
     /// Writes the picture.
     ///
     /// # Errors
-    /// Of the file.
+    /// Those of the file.
     pub fn write(mut self, picture: &Picture) -> io::Result<()> {
         let mut to = BufWriter::new(&mut self.file);
         picture.write(&mut to)?;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::farm::protocol::Job;
 
-/// A rectangle of the picture: which pixels, and which points of the plane they are.
+/// A rectangle of the picture: its pixels, and their points of the plane.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rectangle {
     /// The first column of pixels.
@@ -20,9 +20,9 @@ pub struct Rectangle {
     pub left: f64,
     /// The imaginary part of its first row.
     pub top: f64,
-    /// From one pixel to the next.
+    /// The distance from one pixel to the next.
     pub step: f64,
-    /// After so many iterations a point counts as one of the set.
+    /// After this many iterations a point counts as one of the set.
     pub iterations_max: u16,
 }
 
