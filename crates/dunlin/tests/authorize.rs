@@ -1,4 +1,4 @@
-//! A program says which nodes may have connections with its own.
+//! A program decides which nodes may connect with its own.
 #![cfg(feature = "net")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use dunlin::node::{Applicant, NodeBuilder, NodeEvent};
 use dunlin::prelude::*;
 
-/// The next that `f` wants.
+/// The next event for which `f` returns a value.
 async fn next<R>(events: &mut Receiver<NodeEvent>, mut f: impl FnMut(NodeEvent) -> Option<R>) -> Result<R> {
     loop {
         if let Some(wanted) = f(events.recv().await?) {
@@ -23,12 +23,12 @@ async fn strangers(test: &str, here: NodeBuilder, there: NodeBuilder) -> Result<
     Ok([here, own(there, "there").listen("127.0.0.1:0").join().await?])
 }
 
-/// Where the first serves this name.
+/// The address at which the first node serves this name.
 fn krill_at(node: &Node) -> String {
     format!("{}/krill", node.listening()[0])
 }
 
-/// One value from the second to the first, which it dials.
+/// Sends one value from the second node to the first, which the second dials.
 async fn meets(here: &Node, there: &Node) -> Result<u8> {
     let (mut rx, mut tx) = (here.receiver::<u8>("krill").await?, there.sender::<u8>(&krill_at(here)).await?);
     let (sent, got) = par!(tx.send(7), rx.recv());

@@ -1,8 +1,8 @@
 //! Send, Sync and Unpin of every public type, for messages that are both, neither, or only `Send`.
 //!
 //! A channel carries its message to another thread, so an end is `Send` and `Sync` exactly when the message
-//! is `Send`; that the message be `Sync` is never asked. What holds a message by itself (errors, guards) is
-//! what the message is.
+//! is `Send`; it never requires a `Sync` message. A type that holds a message by itself (errors, guards) has
+//! the auto traits of the message.
 
 use std::cell::Cell;
 use std::future::Ready;
@@ -20,7 +20,7 @@ use dunlin::{
     Syncing, Terminating, Tick, Timer, Until, Why,
 };
 
-/// What the table asserts of one type: by autoref, so that "not" can be asserted too.
+/// The assertions of the table about one type: by autoref, so that it can assert "not" too.
 macro_rules! is {
     ($type:ty: $bound:path) => {{
         struct Probe<T: ?Sized>(std::marker::PhantomData<T>);

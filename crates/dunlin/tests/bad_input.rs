@@ -1,5 +1,6 @@
-//! What a node receives over a real socket from a peer that does not keep to the protocol. It answers, or
-//! closes, and tells its user why; its other connections live on: all the while two nodes play ping-pong.
+//! Input that a node receives over a real socket from a peer that does not keep to the protocol. The node
+//! answers, or closes the connection, and reports the reason to its program. Its other connections keep
+//! working: meanwhile two nodes play ping-pong.
 #![cfg(feature = "net")]
 
 use std::time::Duration;
@@ -21,8 +22,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// The node that hears it all, with a friend. Both have their names from a third node, so that this one has a
-/// registry of its own.
+/// The node that receives the input, with a friend. Both find their names at a third node, so that this one
+/// has a registry of its own.
 struct Stage {
     node: Node,
     connections: Receiver<(Peer, ConnectionState)>,
@@ -72,13 +73,13 @@ impl Stage {
         &self.node.addresses()[0]
     }
 
-    /// The game goes on, over the connection that was there before.
+    /// Waits for ten more rounds of the game, over the connection that was there before.
     async fn goes_on(&mut self) {
         let now = *self.pings.borrow_and_update();
         self.pings.wait_for(|pings| *pings >= now + 10).await.expect("ping and pong go on");
     }
 
-    /// Waits until the connection to this intruder is down, and tells why.
+    /// Waits until the connection to this intruder is down, and returns the reason.
     async fn down(&mut self, life: Life) -> Down {
         loop {
             let (peer, state) = self.connections.recv().await.unwrap();
@@ -105,7 +106,7 @@ fn run(test: impl Future<Output = Result>) {
     dunlin::block_on(async { tokio::time::timeout(limit, test).await.expect("the test hangs") }).unwrap();
 }
 
-/// From where they dial.
+/// The address from which intruders dial.
 const ELSEWHERE: [u8; 4] = [127, 0, 0, 1];
 
 /// Asks for the identity of the node.
@@ -113,20 +114,20 @@ fn hello(stage: &Stage, me: Life) -> Hello {
     dunlin_attack::hello(stage.node.application(), me, ANY)
 }
 
-/// A peer that has shaken hands, and then sends anything.
+/// A peer that has shaken hands, and then sends any bytes.
 async fn meet(stage: &Stage, me: Life) -> Intruder {
     Intruder::meet(ELSEWHERE, stage.address(), stage.node.application(), me).await.unwrap()
 }
 
-/// As its node says it.
+/// The hello as its node signs it.
 fn signed(hello: &Hello) -> Bytes {
     sign_hello(&Key::of(hello.me.node), hello.clone()).encode()
 }
 
-/// Says all that, and hears all that is answered until the node closes the socket.
+/// Sends all these bytes, and returns all answers until the node closes the socket.
 async fn last_words(address: &str, said: &[u8]) -> BytesMut {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    // The node may have closed it before it has read all.
+    // The node may have closed the socket before it has read all.
     let _ = stream.write_all(said).await;
     rest(&mut stream).await
 }
@@ -137,7 +138,7 @@ async fn rest(stream: &mut TcpStream) -> BytesMut {
     heard
 }
 
-/// A sender that describes its messages so.
+/// A sender with this description of its messages.
 fn sender(schema: Bytes) -> Declaration {
     Declaration { schema, ..face(Face::Sender) }
 }
@@ -149,7 +150,7 @@ fn strangers_are_refused_or_cut_off() {
         let good = hello(&stage, life(1));
         let encoded = good.encode();
 
-        // What is no hello is not answered.
+        // The node does not answer bytes that are no hello.
         let mut too_long = MAGIC.to_vec();
         too_long.extend([1, 0xFF, 0xFF]);
         let mut more = BytesMut::from(&encoded[..]);
@@ -160,7 +161,7 @@ fn strangers_are_refused_or_cut_off() {
             assert_eq!(last_words(stage.address(), garbage).await.len(), 0);
             stage.goes_on().await;
         }
-        // What is not all of a hello is waited for, but not for ever.
+        // The node waits for the rest of a hello, but only for a limited time.
         for end in 0..encoded.len() {
             let mut stream = TcpStream::connect(stage.address()).await?;
             stream.write_all(&encoded[..end]).await?;
@@ -168,7 +169,7 @@ fn strangers_are_refused_or_cut_off() {
         stage.goes_on().await;
         assert_eq!(last_words(stage.address(), &encoded[..encoded.len() - 1]).await.len(), 0);
 
-        // A peer that could be a node gets the reason, and this one's program an event.
+        // A peer that could be a node gets the reason, and this node's program an event.
         let mut events = stage.node.events();
         let mut old = BytesMut::from(&encoded[..]);
         old[MAGIC.len() + 3..][..4].copy_from_slice(&[0xEE, 0, 0xEE, 1]);
@@ -195,7 +196,7 @@ fn strangers_are_refused_or_cut_off() {
         let answer = Answer::decode(&mut last_words(stage.address(), &elsewhere.encode()).await);
         assert!(matches!(answer, Ok(Some(Answer::Refused(Refusal::WrongNode(_))))), "{answer:?}");
 
-        // A former life, and an earlier attempt, come too late.
+        // A former life, and an earlier attempt, are too late.
         let mut events = stage.node.events();
         let intruder = meet(&stage, Life { incarnation: Incarnation(5), ..life(1) }).await;
         // The node has read the confirmation, too. (Earlier nodes are reported first.)
@@ -211,8 +212,8 @@ fn strangers_are_refused_or_cut_off() {
         let replayed = Hello { me: intruder.me(), wanted: me.node, ..good.clone() };
         let answer = Answer::decode(&mut last_words(stage.address(), &signed(&replayed)).await);
         assert_eq!(answer, Ok(Some(Answer::Refused(Refusal::Late))));
-        // Nor is there a later one, since each node draws its id when it starts; nor a node with the key of
-        // another.
+        // A later life is refused too, since each node draws its id when it starts; so is a node with
+        // another's key.
         let later = Life { incarnation: Incarnation(u64::MAX), ..intruder.me() };
         let later = Hello { me: later, wanted: me.node, ..good.clone() };
         let answer = Answer::decode(&mut last_words(stage.address(), &signed(&later)).await);
@@ -266,7 +267,7 @@ fn a_peer_that_breaks_the_protocol_is_cut_off() {
         ] {
             number += 1;
             let mut intruder = meet(&stage, life(number)).await;
-            // It may be in the way of others, but not for longer than that.
+            // It may delay others, but no longer than that.
             intruder.write(&said).await?;
             let why = stage.down(intruder.me()).await;
             let Down::Violation(said) = &why else { panic!("{what}: {why}") };
@@ -284,7 +285,7 @@ fn a_peer_that_breaks_the_protocol_is_cut_off() {
     });
 }
 
-/// What the node says while a receive waits: a value that cannot be read fails when a receive tries to.
+/// The node's answer while a receive waits: a value that cannot be decoded fails when a receive decodes it.
 async fn heard_while_receiving<T: Portable + std::fmt::Debug>(intruder: &mut Intruder, rx: &mut Receiver<T>) -> Frame {
     tokio::select! {
         heard = intruder.hear_word() => heard.unwrap(),
@@ -301,11 +302,11 @@ fn a_channel_survives_bad_messages_about_it() {
         let channel = intruder.attach(1, "numbers").await.unwrap();
         let seven = Bytes::from_static(&[0, 7]);
 
-        // Of channels that are not there nothing is received.
+        // The node ignores frames of unknown channels.
         intruder.say(&offer(ChannelId(99), 1, &seven)).await.unwrap();
         intruder.say(&[Frame::ToHome(ChannelId(99), ToHome::Withdraw(1))]).await.unwrap();
-        // A value that is none: CBOR of a text, no CBOR, a message without a byte behind its ends, an end of
-        // no kind.
+        // Invalid values: CBOR of a text, no CBOR, a message without a byte behind its ends, an end of no
+        // kind.
         for (ticket, bytes) in [(1, &[0, 0x61, b'x'][..]), (2, &[0, 0xFF]), (3, &[0]), (4, &[1, 77]), (5, &[0, 7, 7])] {
             intruder.say(&offer(channel, ticket, &Bytes::from_static(bytes))).await.unwrap();
             let heard = heard_while_receiving(&mut intruder, &mut rx).await;
@@ -315,12 +316,12 @@ fn a_channel_survives_bad_messages_about_it() {
             assert!(failed == ticket && !why.is_empty());
         }
         stage.goes_on().await;
-        // And one that is.
+        // And a valid one.
         intruder.say(&offer(channel, 6, &seven)).await.unwrap();
         assert_eq!(rx.recv().await?, 7);
         assert_eq!(intruder.hear_word().await.unwrap(), Frame::FromHome(channel, FromHome::Taken(6)));
 
-        // Said once more while it stands, it is a breach: the receiver has it once.
+        // The same offer again while it stands is a violation: the receiver has it once.
         intruder.say(&offer(channel, 7, &seven)).await.unwrap();
         intruder.say(&offer(channel, 7, &seven)).await.unwrap();
         let why = stage.down(intruder.me()).await;
@@ -331,7 +332,7 @@ fn a_channel_survives_bad_messages_about_it() {
     });
 }
 
-/// The message that the value under this key can be read at that node.
+/// The message that refers to the value under this key at that node.
 fn place(node: NodeId, key: u128) -> Bytes {
     let mut out = BytesMut::new();
     out.put_u128(node.0);
@@ -354,7 +355,7 @@ fn a_value_claimed_to_be_elsewhere_is_read_with_care() {
         };
         let (here, nowhere) = (intruder.me().node, life(2).node);
 
-        // The place is not given.
+        // The place is incomplete.
         for (ticket, bytes) in [(1, Bytes::new()), (2, Bytes::from_static(b"there")), (3, place(NodeId(0), 1))] {
             intruder.say(&[unread(ticket, bytes)]).await.unwrap();
             let heard = intruder.hear_at_last().await.unwrap();
@@ -362,7 +363,7 @@ fn a_value_claimed_to_be_elsewhere_is_read_with_care() {
                 matches!(heard, Frame::FromHome(_, FromHome::Failed(failed, Failure::Undecodable(_))) if failed == ticket)
             );
         }
-        // No peer is asked before a receive.
+        // The node asks no peer before a receive.
         let ends = Bytes::from_static(&[1, 77]);
         for (ticket, answer) in [(4, Some(ends)), (5, Some(Bytes::from_static(&[0, 0x61]))), (6, None)] {
             let (got, ()) = par!(rx.recv().within(Duration::from_secs(10)), async {
@@ -374,7 +375,7 @@ fn a_value_claimed_to_be_elsewhere_is_read_with_care() {
                     Some(bytes) => intruder.say(&offer(asked, 0, &bytes)).await.unwrap(),
                     None => intruder.say(&[Frame::ToHome(asked, ToHome::Ended(End::Gone))]).await.unwrap(),
                 }
-                // That it has been taken, or that the channel is over, and what has become of the offer.
+                // Either the offer was taken or the channel has ended, and the node reports the outcome.
                 loop {
                     match intruder.hear_at_last().await.unwrap() {
                         Frame::FromHome(of, FromHome::Failed(failed, Failure::Undecodable(why))) if of == channel => {
@@ -391,13 +392,13 @@ fn a_value_claimed_to_be_elsewhere_is_read_with_care() {
             });
             assert_eq!(got, Ok(7));
         }
-        // A node that is not there is not waited for longer than for a connection.
+        // The node waits for an absent node no longer than for a connection.
         let (got, ()) = par!(rx.recv(), async {
             intruder.say(&[unread(7, place(nowhere, 9))]).await.unwrap();
             loop {
                 match intruder.hear_at_last().await.unwrap() {
                     Frame::FromHome(_, FromHome::Failed(7, Failure::Undecodable(_))) => break,
-                    // It asks the nodes that it knows to help.
+                    // It asks its known nodes for help.
                     Frame::Relay(_) => {}
                     heard => panic!("{heard:?}"),
                 }
@@ -405,7 +406,7 @@ fn a_value_claimed_to_be_elsewhere_is_read_with_care() {
             intruder.say(&offer(channel, 8, &Bytes::from_static(&[0, 8]))).await.unwrap();
         });
         assert_eq!(got, Ok(8));
-        // A request for what is not there gets that answer.
+        // A request for an unknown value gets that answer.
         intruder.say(&[Frame::Read(ChannelId(50), Read { key: 1, value_max: 100 })]).await.unwrap();
         loop {
             match intruder.hear_at_last().await.unwrap() {
@@ -444,7 +445,7 @@ fn a_conversation_that_ends_anywhere_leaves_nothing_behind() {
             intruder.write(&conversation[..end.min(conversation.len())]).await?;
             let all = end >= conversation.len();
             if all {
-                // Which was faster?
+                // Either the value or the end of the channel may be first.
                 let received = rx.recv().await;
                 if let Ok(received) = &received {
                     assert_eq!(*received, text);
@@ -453,11 +454,12 @@ fn a_conversation_that_ends_anywhere_leaves_nothing_behind() {
                     assert_eq!(received, Err(RecvError::Closed));
                 }
                 stage.goes_on().await;
-                // It has not acknowledged anything: it has to be given up before all of that is received.
+                // The intruder has acknowledged nothing: the node has to give it up before it receives all of
+                // that.
                 drop(intruder);
                 return stage.close().await;
             }
-            // It comes again and knows of no connection: what there was is over.
+            // The intruder returns without its connection, so the old connection has ended.
             drop(intruder);
             intruder = meet(&stage, me).await;
             assert_eq!(stage.down(me).await, Down::GivenUp);
@@ -470,12 +472,11 @@ fn a_conversation_that_ends_anywhere_leaves_nothing_behind() {
     });
 }
 
-/// As deep as its bytes say.
+/// A value nested as deep as its bytes require.
 #[derive(Debug, Serialize, Deserialize)]
 struct Nest(Vec<Self>);
 
-/// A schema that cannot be read, or takes long to compare, is refused: by the server of the name, and by the
-/// home.
+/// The server of the name and the home refuse a schema that cannot be decoded, or takes long to compare.
 #[test]
 fn hostile_schemas_are_refused() {
     run(async {
@@ -506,7 +507,7 @@ fn hostile_schemas_are_refused() {
             assert_eq!(answered, number);
             stage.goes_on().await;
         }
-        // One that says it of the name and another thing of the channel is not believed either.
+        // They also refuse a peer that declares one schema for the name and another for the channel.
         intruder.say(&[declare(99, "lists", ChannelId(1), &sender(Bytes::new()))]).await.unwrap();
         let Frame::Names(Names::Found { channel, .. }) = intruder.hear_word().await.unwrap() else {
             panic!("it is not found")
@@ -545,7 +546,7 @@ fn a_value_nested_a_million_deep_is_refused() {
                 bytes[depth + 1] &= !1;
                 Bytes::from(bytes)
             };
-            // It is beyond what may be sent unasked.
+            // The value exceeds the bytes that need no admission.
             let total = nest(1_000_000).len() as u64;
             intruder
                 .say(&[Frame::Memory(Memory::Announce { number: 0, channel, kind: wire::Kind::Offer, total })])
@@ -639,7 +640,7 @@ fn a_port_in_use_is_an_error() {
     });
 }
 
-/// Each would make the node keep something of nodes that were not asked for.
+/// Each would make the node keep data about nodes for which it has not asked.
 #[test]
 fn an_answer_of_a_name_service_that_was_not_asked_breaks_the_protocol() {
     run(async {

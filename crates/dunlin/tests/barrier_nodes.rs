@@ -1,5 +1,5 @@
-//! Barriers whose parties are at several nodes: phases, choices at two nodes at once, enrolments that go on,
-//! and nodes that are lost.
+//! Barriers with parties at several nodes: phases, choices at two nodes at once, forwarded enrolments, and
+//! lost nodes.
 #![cfg(feature = "net")]
 
 use std::sync::Arc;
@@ -46,7 +46,7 @@ async fn work(mut phase: Barrier, done: Arc<AtomicU64>) -> Result {
     Ok(())
 }
 
-/// An enrolment goes round, through three nodes and home, again and again: it counts everywhere.
+/// An enrolment travels through three nodes and back, again and again: it counts at each of them.
 #[test]
 fn an_enrolment_goes_home_and_on() {
     run(async {
@@ -55,7 +55,7 @@ fn an_enrolment_goes_home_and_on() {
         let mut goes = stays.enrol();
         for round in 0..10 {
             for (stop, (from, to)) in [(&a, &b), (&b, &c), (&c, &a)].into_iter().enumerate() {
-                // (A node that takes a name again has to wait until it is free.)
+                // (A node that reuses a name has to wait until it is free.)
                 goes = carry(goes, from, to, &format!("way {round} {stop}")).await?;
                 let waits = stays.sync().within(Duration::from_millis(2)).await;
                 assert_eq!(waits, Err(SyncError::TimedOut));
@@ -63,7 +63,7 @@ fn an_enrolment_goes_home_and_on() {
                 one?;
                 other?;
             }
-            // Those that it was elsewhere resign, and it needs none of them.
+            // The enrolments that it left at the other nodes resign, and the barrier needs none of them.
             while stays.parties() > 2 {
                 tokio::task::yield_now().await;
             }
@@ -79,8 +79,8 @@ fn an_enrolment_goes_home_and_on() {
     });
 }
 
-/// Choices at three nodes between two barriers, which are kept at two of them, and a channel: all choose the
-/// same barrier, every time.
+/// Choices at three nodes between two barriers, kept at two of them, and a channel: all choose the same
+/// barrier each time.
 #[test]
 fn choices_at_several_nodes_agree() {
     run(async {
@@ -98,7 +98,7 @@ fn choices_at_several_nodes_agree() {
                 for n in 0..20 {
                     tx.send(n).await?;
                 }
-                // As long as it is chosen from.
+                // The channel lasts as long as a choice includes it.
                 tx.closed().await;
                 Ok::<(), dunlin::Error>(())
             }));
@@ -136,7 +136,7 @@ async fn choose(mut one: Barrier, mut two: Barrier, mut ticks: Receiver<u32>) ->
     Ok((chosen, [one, two]))
 }
 
-/// A choice that is reserved for a phase takes its other branch all the same, when that is ready.
+/// A choice that is reserved for a phase still takes its other branch when that is ready.
 #[test]
 fn a_deadline_and_another_branch() {
     run(async {
@@ -166,7 +166,7 @@ fn a_deadline_and_another_branch() {
     });
 }
 
-/// An enrolment goes from a to b, more are made there, one goes on to c and one comes home.
+/// An enrolment travels from a to b, where more are made; one of them travels on to c and one returns.
 #[test]
 fn forwarded_enrolment_syncs_across_three_nodes() {
     run(async {
@@ -190,8 +190,8 @@ fn forwarded_enrolment_syncs_across_three_nodes() {
     });
 }
 
-/// A party enrolled at a node that leaves is not waited for; and there it learns that the keeper of the
-/// barrier is lost.
+/// The barrier does not wait for a party enrolled at a node that leaves; that party gets an error, since the
+/// keeper of the barrier is lost.
 #[test]
 fn a_node_is_lost() {
     run(async {

@@ -1,4 +1,4 @@
-//! A panic that a caller of dunlin has caused names a line of the caller, not one of dunlin.
+//! A panic caused by a caller of dunlin names a line of the caller, not one of dunlin.
 
 use std::future::IntoFuture;
 use std::panic::{self, AssertUnwindSafe};
@@ -74,8 +74,8 @@ fn a_panic_names_the_line_of_its_cause() {
     ];
     let found: Vec<_> = guilty.into_iter().map(|(name, guilty)| (name, blamed(guilty))).collect();
 
-    // The standard library gives no line to a poll: there the text names the place where it was made or
-    // awaited.
+    // The standard library gives no line for a poll: there the text names the place where the choice was made
+    // or awaited.
     let (_, choice) = blamed(|| {
         dunlin::block_on(async {
             let choice: Choice<'_, Result<u8, ClaimError>> = Choice::fair();
@@ -96,7 +96,7 @@ fn a_panic_names_the_line_of_its_cause() {
         }),
     ];
 
-    // That it was polled again shows nowhere but in the text.
+    // Only the text shows that it was polled again.
     fn again<F: Future>(future: F) {
         let (mut cx, mut future) = (Context::from_waker(Waker::noop()), pin!(future));
         assert!(future.as_mut().poll(&mut cx).is_ready());
@@ -128,7 +128,8 @@ fn a_panic_names_the_line_of_its_cause() {
     }
 }
 
-/// Of ends with names too: one of a channel, of a bundle, of a bundle's guest, and the guests of an acceptor.
+/// The same for ends with names: of a channel, of a bundle, of a bundle's guest, and the guests of an
+/// acceptor.
 #[cfg(feature = "net")]
 #[test]
 fn the_wait_at_a_named_end_names_the_line_of_its_declaration() {
@@ -139,7 +140,7 @@ fn the_wait_at_a_named_end_names_the_line_of_its_declaration() {
 
     let names = "memory:names-of-blame";
     let join = || Node::builder().no_config().app("blame").names(names).listen("memory:").join();
-    /// The line that `waits` says its channel was made in, once it waits.
+    /// The line where the channel of `waits` was made, once `waits` waits.
     async fn line_of(waits: Process<()>) -> String {
         let line = loop {
             let wait = dunlin::waits::snapshot().into_iter().find(|wait| wait.who == waits.pid());

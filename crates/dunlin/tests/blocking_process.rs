@@ -1,5 +1,5 @@
-//! Functions in processes of their own. A program, not a test of the harness, since it is started again for
-//! each call.
+//! Functions in processes of their own. A program rather than a test of the harness, since each call starts
+//! it again.
 
 #![forbid(unsafe_code)]
 
@@ -33,7 +33,7 @@ mod linux {
         std::process::exit(code)
     }
 
-    /// Says who it is, in a file, and never ends by itself.
+    /// Writes its process id to a file, and never ends by itself.
     #[dunlin::remote]
     fn hangs(file: String) {
         let mut member = Command::new("sleep").arg("1000").spawn().unwrap();
@@ -43,14 +43,14 @@ mod linux {
         member.wait().unwrap();
     }
 
-    /// One more process, from within one.
+    /// Starts one more process, from within one.
     #[dunlin::remote]
     fn nested(n: u64) -> u64 {
         dunlin::block_on(async { blocking_process(sum(vec![n], 1)).await.unwrap().unwrap() })
     }
 
-    /// Whether what it starts is taken for such a process, too: it is this program, which would then print
-    /// nothing.
+    /// Whether a program that it starts also runs as such a process: it is this program, which would then
+    /// print nothing.
     #[dunlin::remote]
     fn starts_the_program() -> String {
         let output = Command::new(std::env::current_exe().unwrap()).arg("--hello").output().unwrap();

@@ -1,5 +1,5 @@
-//! What blocking calls leave behind: no thread, descriptor or child. One test at a time in a program of its
-//! own, since it counts those of the whole program.
+//! Blocking calls leave no thread, descriptor or child behind. The tests run one at a time in a program of
+//! their own, since they count those of the whole program.
 
 #![cfg(target_os = "linux")]
 
@@ -15,7 +15,7 @@ use std::task::{Context, Wake};
 use dunlin::blocking::{Interest, Limits, profile};
 use dunlin::prelude::*;
 
-/// One of the tests at a time.
+/// Holds the lock that runs one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -76,7 +76,7 @@ async fn busy() {
 #[test]
 fn end_of_a_runtime_leaves_no_thread_descriptor_or_child() {
     let _alone = alone();
-    // What stays with the program: the clock, and what tokio keeps for signals.
+    // The program keeps these: the clock, and tokio's state for signals.
     dunlin::block_on(async {});
     let before = census();
     for _ in 0..50 {
@@ -94,7 +94,7 @@ fn ended_calls_leave_no_descriptor_or_child_while_runtime_runs() {
         for _ in 0..20 {
             busy().await;
         }
-        // Those that were abandoned end, too.
+        // The abandoned calls end, too.
         while !dunlin::blocking::calls().is_empty() {
             tokio::task::yield_now().await;
         }
@@ -106,7 +106,7 @@ fn ended_calls_leave_no_descriptor_or_child_while_runtime_runs() {
 #[test]
 fn pool_begins_with_the_first_call_keeps_one_free_and_shrinks() {
     let _alone = alone();
-    // Several times: when four threads are left, two of them must not both end.
+    // Several times: when four threads are left, only one of two must end.
     for _ in 0..20 {
         dunlin::block_on(begins_keeps_one_free_and_shrinks());
     }
@@ -136,12 +136,12 @@ async fn begins_keeps_one_free_and_shrinks() {
     while threads("dunlin-call") > 3 {
         tokio::task::yield_now().await;
     }
-    // These stay, however long they are idle: two of them end only if a call follows that would need none.
+    // These stay, however long they are idle: two of them would end only if a following call needed none.
     assert_eq!(blocking(|_| 7).await.unwrap(), 7);
     assert_eq!(threads("dunlin-call"), 3);
 }
 
-/// A call that blocks for ever is named when the runtime has waited for it.
+/// When the runtime has waited for a call that blocks for ever, it names the call.
 #[test]
 fn end_of_a_runtime_names_a_call_that_runs_on() {
     const INSIDE: &str = "DUNLIN_TEST_RUNS_ON";
@@ -222,7 +222,7 @@ fn profile_has_the_stamps_of_each_call() {
     });
 }
 
-/// Its wake holds up the question until the flag is up.
+/// Its wake delays the request until the flag is set.
 struct WakesLate(AtomicBool);
 
 impl Wake for WakesLate {
@@ -233,7 +233,7 @@ impl Wake for WakesLate {
     }
 }
 
-/// The call may return before the thread that has asked it goes on.
+/// The call may return before the requesting thread continues.
 #[test]
 fn question_is_stamped_before_the_return_that_it_causes() {
     let _alone = alone();
@@ -253,7 +253,7 @@ fn question_is_stamped_before_the_return_that_it_causes() {
             });
             killed = call.pid().as_u64();
             has_begun.recv().await.unwrap();
-            // On the only thread: the first call is over when this one begins.
+            // On the only thread: the first call has ended when this one begins.
             let next = blocking(move |_| late.0.store(true, Ordering::Release));
             assert!(matches!(call.terminate().await, Ended::Terminated(())));
             next.await.unwrap();

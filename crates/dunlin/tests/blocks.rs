@@ -1,4 +1,4 @@
-//! The blocks and skeletons: how they end, what they pass on, and that nothing is lost.
+//! The blocks and skeletons: how they end, what they forward, and that they lose nothing.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -37,7 +37,7 @@ async fn all<T>(mut rx: Receiver<T>) -> Result<Vec<T>, RecvError> {
 
 type Ended = Result<(), BlockError<u32>>;
 type Block = Pin<Box<dyn Future<Output = Ended>>>;
-/// Its name, how many outputs it has, and how it is made of an input and its outputs.
+/// The name of a block, its number of outputs, and its constructor from an input and its outputs.
 type Made = (&'static str, usize, fn(Receiver<u32>, Vec<Sender<u32>>) -> Block);
 
 fn two<T>(mut all: Vec<T>) -> (T, T) {
@@ -108,7 +108,7 @@ fn each_block_passes_poison_on_to_all_its_other_ends() {
             let ended = block_on(async {
                 let (ended, _, _) = par!(
                     block,
-                    // What it waits for before it meets the poison.
+                    // The block waits for these before it meets the poison.
                     async { while tx.send(1).await.is_ok() {} },
                     async {
                         let receives = receivers.iter_mut().map(async |rx| while rx.recv().await.is_ok() {});
@@ -136,7 +136,7 @@ fn each_block_passes_poison_on_to_all_its_other_ends() {
 fn a_value_in_hand_comes_back_when_the_output_ends() {
     for (name, outputs, make) in blocks() {
         let (block, mut tx, mut receivers) = made(make, outputs);
-        // Of the tap the watcher stays; of the delta the other output takes its copy.
+        // The tap keeps the watcher; the delta's other output takes its copy.
         drop(receivers.remove(0));
         let (ended, back) = block_on(async {
             let (ended, back, _) = par!(
@@ -335,7 +335,7 @@ fn a_ring_ends_when_one_member_leaves() {
     assert!(ended.iter().all(Result::is_ok), "the input of each ends in order: {ended:?}");
 }
 
-// Farms fork processes, so these run on tokio.
+// Farms fork processes, so these tests run on tokio.
 
 #[test]
 fn a_farm_does_every_job_once() {
@@ -351,7 +351,7 @@ fn a_farm_does_every_job_once() {
     }
 }
 
-/// A farm of three, the first of whose jobs waits until it is let go.
+/// A farm of three workers, whose first job waits until the test releases it.
 struct Held {
     gate: Sender<()>,
     jobs: Sender<u32>,
@@ -412,8 +412,8 @@ fn a_farm_takes_no_more_jobs_than_it_has_room_for() {
             for n in 0..6 {
                 jobs.send(n).await.unwrap();
             }
-            // Five results wait, or are held up by the first; with the one that is being done it is two for
-            // each worker.
+            // Five results wait, or are held up by the first; with the current job there are two for each
+            // worker.
             until(&mut progress, |now| now.done == 5 && now.busy == 1).await;
             let refused = jobs.send(6).within(Duration::ZERO).await;
             assert!(refused.unwrap_err().is_timed_out());
@@ -444,7 +444,7 @@ fn when_the_results_end_a_farm_gives_back_all_that_it_has() {
             }
             until(&mut progress, |now| now.done == 3 && now.busy == 1).await;
             drop(results);
-            // In order it is the first, which is still being done, that finds the results ended.
+            // In order, the first job, still running, finds the results ended.
             if in_order {
                 gate.send(()).await.unwrap();
             }
@@ -525,7 +525,7 @@ fn a_farm_that_is_dropped_cancels_its_jobs() {
         }));
         tx.send(Counts(held)).await.unwrap();
         farm.cancel();
-        // The job's end is dropped with the job.
+        // The drop of the job drops its end.
         assert_eq!(released.next().await, Ok(None));
         assert_eq!(DROPPED.load(Ordering::Relaxed), 1);
     });

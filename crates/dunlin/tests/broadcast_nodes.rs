@@ -1,5 +1,5 @@
-//! Broadcasts over nodes: receivers, joiners and the sending end that travel, poison, policies that cannot
-//! go, and nodes that are lost.
+//! Broadcasts over nodes: receivers, joiners and the sending end travel; poison; policies that cannot travel;
+//! and lost nodes.
 #![cfg(feature = "net")]
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -24,8 +24,8 @@ async fn all(mut rx: Receiver<u32>) -> Vec<u32> {
     got
 }
 
-/// Receivers joined at three nodes, and one that joined here and went: all have returned each value when it
-/// is sent.
+/// Receivers joined at three nodes, and one that joined here and travelled: all have returned each value when
+/// its send is complete.
 #[test]
 fn receivers_of_three_nodes() {
     run(async {
@@ -59,8 +59,8 @@ fn receivers_of_three_nodes() {
     });
 }
 
-/// A value is sent when the receivers elsewhere have returned it, or left, and not before; one that joins
-/// meanwhile gets the next value.
+/// A send is complete when the receivers elsewhere have returned the value, or left, and not before; a
+/// receiver that joins meanwhile gets the next value.
 #[test]
 fn all_elsewhere_have_returned_it() {
     run(async {
@@ -101,8 +101,8 @@ async fn until(is_so: impl Fn() -> bool) {
     }
 }
 
-/// The sending end goes round: its receivers follow it nowhere and lose nothing, and joiners lead to it from
-/// wherever they are.
+/// The sending end travels round: its receivers stay where they are and lose nothing, and joiners lead to it
+/// from any node.
 #[test]
 fn the_sending_end_goes_round() {
     run(async {
@@ -137,7 +137,7 @@ fn the_sending_end_goes_round() {
     });
 }
 
-/// From whichever end and node: all see it, with its strength.
+/// Poison from any end and node reaches all of them, with its strength.
 #[test]
 fn poison_is_everybodys() {
     run(async {
@@ -168,8 +168,8 @@ fn poison_is_everybodys() {
     });
 }
 
-/// The receivers and joiners of a node that is lost have left; and if the sending end's node is, receivers
-/// hear it.
+/// The receivers and joiners of a lost node have left; if the sending end's node is lost, receivers get an
+/// error.
 #[test]
 fn a_node_is_lost() {
     run(async {
@@ -180,7 +180,7 @@ fn a_node_is_lost() {
         let at_c = carry(joiner, &a, &c, "ac").await?;
         let (mut two, mut three) = (at_b.join(), at_c.join());
         assert_eq!(par!(clock.send(1), two.recv(), three.recv()), (Ok(()), Ok(1), Ok(1)));
-        // The one at `b` may have left before this send begins, and then no other comes.
+        // The receiver at `b` may have left before this send begins, and then no other joins.
         let mut clock = clock.at_least(1);
         let (left, sent, got) = par!(b.leave(), clock.send(2), three.recv());
         left?;
@@ -206,7 +206,7 @@ impl dunlin::Buffering for Mine {
     }
 }
 
-/// What the other node may not know stays, with an error; it works as before.
+/// A broadcast that the other node cannot know stays, with an error; it works as before.
 #[test]
 fn a_policy_of_ones_own_stays() {
     run(async {

@@ -1,7 +1,7 @@
 //! The byte budget of a channel bounds the memory of the node that buffers its values. The allocator of this
 //! binary counts live bytes; the sender is another process, so that only the receiver's node is counted. Each
-//! receiver is a process of its own, too: what the system's allocator has kept of the values of another would
-//! not be seen to be taken.
+//! receiver is a process of its own, too: memory that the system's allocator kept from an earlier run would
+//! hide the growth of the next one.
 #![cfg(feature = "net")]
 
 #[path = "support/actor.rs"]
@@ -16,12 +16,12 @@ use dunlin_heap::{Counting, Program};
 #[global_allocator]
 static HEAP: Counting<Program> = Counting(Program::new());
 
-/// A send that takes longer waits for room, or the machine is busy.
+/// A send that takes longer waits for room, unless the machine is busy.
 const STALLED: Duration = Duration::from_millis(500);
-/// So many such sends in succession show that there is no room, if the memory is taken that there has to be
-/// room for...
+/// This many such sends in succession show a full buffer, if it already takes the memory for which it must
+/// have room...
 const STALLS: u32 = 2;
-/// ... and so many if it is not.
+/// ... and this many if it does not.
 const STALLS_EARLY: u32 = 60;
 
 #[test]
@@ -39,7 +39,7 @@ fn a_role() {
     done.unwrap();
 }
 
-/// Sends values of this size, and says how many there were whenever there is no room.
+/// Sends values of this size, and prints their number whenever there is no room.
 async fn sends(names: &str, size: usize) -> Result {
     let node = Node::builder().app("buffered").names(names).serve_names(false).join().await?;
     let mut tx = node.sender::<Vec<u8>>("values").await?;
@@ -59,17 +59,17 @@ async fn sends(names: &str, size: usize) -> Result {
     node.leave().await
 }
 
-/// So much of its budget a full buffer takes at least.
+/// The least part of its budget that a full buffer takes.
 fn least(budget: u64) -> u64 {
     budget / 3
 }
 
-/// The allocator of glibc keeps what was given back in an arena for each thread: some megabytes on a busy
-/// machine, whatever the budget, which come and go with the scheduler. One shows what the values take.
+/// glibc's allocator keeps freed memory in an arena for each thread: some megabytes on a busy machine,
+/// whatever the budget, varying with the scheduler. A single arena shows the memory of the values.
 const ONE_ARENA: &[&str] = if cfg!(target_os = "linux") { &["env", "MALLOC_ARENA_MAX=1"] } else { &[] };
 
-/// Memory of the system's that this process has in use, or has had at most. Where the system does not say it,
-/// nothing.
+/// The present and the peak memory of this process, as the system counts it. Zero where the system does not
+/// report it.
 fn resident() -> (u64, u64) {
     #[cfg(target_os = "linux")]
     return dunlin_attack::resident();
@@ -77,8 +77,8 @@ fn resident() -> (u64, u64) {
     return (0, 0);
 }
 
-/// Fills a buffer with values of one size, until sends find no room: says the peak growth of this node, that
-/// of the memory that the system gives it, and how many values it held.
+/// Fills a buffer with values of one size until sends find no room. Prints the peak growth of this node's
+/// live bytes, that of its memory in the system, and the number of values.
 async fn fills(size: usize, policy: Policy, budget: u64) -> Result {
     let names = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
     let node = Node::builder().app("buffered").names(&names).buffered_max_bytes(budget).join().await?;
@@ -115,9 +115,9 @@ fn buffered_values_of_any_size_stay_within_the_byte_budget() {
     const BUDGET: u64 = 16 << 20;
     const MOST: u64 = BUDGET + BUDGET / 5;
     for size in [1_000_000, 100_000, 10_000, 1_000, 100, 10, 1] {
-        // Of what is read and decoded in between, blocks of such sizes stay with the allocator for a while.
+        // The allocator keeps blocks of such sizes, used for reads and decoding, for a while.
         let most_resident = if matches!(size, 10_000 | 100_000) { MOST + (10 << 20) } else { MOST };
-        // Each ends with a send that waits in vain, so not all sizes have both.
+        // Each run ends with a send that times out, so not all sizes use both policies.
         let both = ["unbounded", "bounded"];
         for policy in both.into_iter().take(if size == 1 || size == 1_000_000 { 2 } else { 1 }) {
             let receiver = Actor::start(ONE_ARENA, "receiver", &[&size.to_string(), policy, &BUDGET.to_string()]);

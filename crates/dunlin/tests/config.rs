@@ -1,4 +1,4 @@
-//! The configuration of nodes: what a node that joins makes of it. How it is read is tested in `src/config/`.
+//! The configuration of nodes, as a joining node applies it. `src/config/` tests how it is read.
 #![cfg(feature = "net")]
 
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ fn run(test: impl Future<Output = Result>) {
         .unwrap();
 }
 
-/// A configuration of one test. Dropped, it is removed.
+/// The configuration file of one test. Its drop removes the file.
 struct File(PathBuf);
 
 impl File {
@@ -33,7 +33,7 @@ fn port(node: &Node) -> u16 {
     node.listening()[0].rsplit_once(':').unwrap().1.parse().unwrap()
 }
 
-/// A node that was told no address, beside others of this machine.
+/// A node without a configured address, beside others of this machine.
 fn alone() -> dunlin::node::NodeBuilder {
     Node::builder().app("alone").names("memory:names-of-alone").no_config()
 }
@@ -53,8 +53,7 @@ fn a_node_without_an_address_takes_a_port_of_loopback() {
     });
 }
 
-/// The default route is this machine's: others cannot be asked here, but this machine's address can be
-/// dialled.
+/// The default route is this machine's: the test cannot reach others, but it can dial this machine's address.
 #[test]
 fn the_default_route_has_an_address() {
     run(async {
@@ -71,7 +70,7 @@ fn the_default_route_has_an_address() {
         let node = joined?;
         assert_eq!(node.listening()[0].rsplit_once(':').unwrap().0, here.ip().to_string());
         assert!(LISTEN_PORTS.contains(&port(&node)), "{:?}", node.listening());
-        // One that is said is the one, or it is an error.
+        // A given port is used, or it is an error.
         let taken = format!("default-route:{}", port(&node));
         let error = alone().listen(&taken).join().await.unwrap_err();
         assert!(matches!(&error, NodeError::Listen { address, .. } if *address == taken));
@@ -86,7 +85,7 @@ fn the_default_route_has_an_address() {
         guest.leave().await?;
         node.leave().await?;
 
-        // The name service there is the node's that listens there.
+        // The node that listens there serves the names there.
         let port = std::net::TcpListener::bind((here.ip(), 0))?.local_addr()?.port();
         let at = format!("default-route:{port}");
         let node = alone().listen(&at).names(&at).join().await?;
@@ -147,14 +146,15 @@ fn config_file_sets_options_that_code_leaves_unset() {
         let there = Node::builder().config(&file.0)?.join().await?;
         assert_eq!(there.config().grace.value, Duration::from_secs(3));
         let mut tx = there.sender::<Vec<u8>>("readings").await?;
-        // It has two places, and no receive.
+        // The channel has two places, and no receive.
         tx.send(vec![1; 100]).await?;
         tx.send(vec![2; 100]).await?;
         assert!(tx.try_send(vec![3; 100]).is_err());
         for n in [1, 2] {
             assert_eq!(readings.recv().await?, vec![n; 100]);
         }
-        // Its messages have a limit of their own, which a place that was promised makes known to both ends.
+        // Its messages have a limit of their own; a message on a promised place that exceeds it poisons both
+        // ends.
         let told = par!(tx.send(vec![4; 101]), readings.recv()).1.unwrap_err();
         let RecvError::Poisoned(why) = told else { panic!("{told}") };
         assert!(why.as_str().contains("101 bytes") && why.as_str().contains("at most 100"), "{why}");
@@ -165,7 +165,7 @@ fn config_file_sets_options_that_code_leaves_unset() {
     });
 }
 
-/// What the program says of a channel is stronger.
+/// A policy from the program overrides the configuration.
 #[test]
 fn the_program_sets_the_policy() {
     run(async {
@@ -199,7 +199,7 @@ fn a_node_without_an_application_name_does_not_join() {
     });
 }
 
-/// It goes into logs, and to other nodes.
+/// The name appears in logs, and other nodes receive it.
 #[test]
 fn invalid_application_name_is_refused() {
     run(async {
@@ -207,13 +207,13 @@ fn invalid_application_name_is_refused() {
             let error = alone().app(&name).join().await.map(drop).unwrap_err().to_string();
             assert!(error.contains("1 to 64 bytes") && error.contains("control characters"), "{name:?}: {error}");
         }
-        // The longest, of any letters.
+        // The longest name, of non-ASCII letters.
         let node = alone().app(&"\u{153}".repeat(32)).names("memory:names-of-64-bytes").join().await?;
         node.leave().await
     });
 }
 
-/// Ports are taken again soon: a node at an old address must not be taken for the former one.
+/// The system reuses ports soon: a node at an old address must not be mistaken for the former one.
 #[test]
 fn another_node_at_an_old_address_is_another_node() {
     run(async {

@@ -1,5 +1,5 @@
-//! Two nodes under load while the sockets between them are cut, half-closed, stalled and slowed down by a
-//! proxy: nothing is lost, doubled or out of order, and what a send says of its value is true.
+//! Two nodes under load while a proxy cuts, half-closes, stalls and slows the sockets between them: nothing
+//! is lost, duplicated or out of order, and a send reports the true outcome of its value.
 //!
 //! The full size, in release mode:
 //!
@@ -19,7 +19,7 @@ use dunlin::node::{ConnectionState, Down, Peer};
 use dunlin::prelude::*;
 use proxy::Proxy;
 
-/// What is still to be done: messages, and faults of the proxy.
+/// The remaining load: messages, and faults of the proxy.
 struct Load {
     messages: u64,
     sent: AtomicU64,
@@ -27,7 +27,7 @@ struct Load {
 }
 
 impl Load {
-    /// Counts a message. `false`: it was enough.
+    /// Counts a message. `false`: the load is complete.
     fn goes_on(&self) -> bool {
         self.sent.fetch_add(1, Ordering::Relaxed) < self.messages || !self.proxy.is_done()
     }
@@ -37,7 +37,7 @@ fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// A message as long as its number says, and so large that sockets break within it.
+/// A message whose length depends on its number, long enough that sockets break within it.
 fn blob(n: u64) -> Vec<u8> {
     let len = n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - 8 - n % 10);
     (0..len).map(|at| (n ^ at) as u8).collect()
@@ -85,8 +85,8 @@ async fn received_blobs(mut rx: Receiver<Vec<u8>>) -> Result<u64> {
     Ok(expected)
 }
 
-/// Sends each number with a deadline that it may or may not keep. Returns those that were received, as far as
-/// the sender was told.
+/// Sends each number with a deadline that it may or may not meet. Returns those that were received, as far as
+/// the sender knows.
 async fn hurry(mut tx: Sender<u64>, load: Arc<Load>) -> Result<Vec<u64>> {
     let mut told = Vec::new();
     for n in 0.. {
@@ -146,7 +146,7 @@ async fn answer(mut adder: AdderServer) -> Result<u64> {
     unreachable!("it counts for centuries")
 }
 
-/// Both processes are to have the same result.
+/// Checks that both processes have the same result.
 async fn agree<R: PartialEq + std::fmt::Debug + Send + 'static>(
     what: String,
     one: impl Future<Output = Result<R>> + Send + 'static,
@@ -158,7 +158,7 @@ async fn agree<R: PartialEq + std::fmt::Debug + Send + 'static>(
     Ok(())
 }
 
-/// All kinds of channels from one node to the other.
+/// Runs all kinds of channels from one node to the other.
 async fn all(from: Node, to: Node, load: Arc<Load>) -> Result {
     let mut running = Vec::new();
     let me = from.me();
@@ -192,7 +192,7 @@ async fn all(from: Node, to: Node, load: Arc<Load>) -> Result {
     Ok(())
 }
 
-/// How often the connection to this peer has been taken up again, until it is over.
+/// How often the connection to this peer was resumed, until it ended.
 async fn resumptions(mut connections: Receiver<(Peer, ConnectionState)>, with: Peer) -> Result<u64> {
     let mut resumed = 0;
     loop {
@@ -218,11 +218,11 @@ fn nothing_is_lost_doubled_or_out_of_order() {
         let proxy = Proxy::new(seed, cuts);
         let builder = || {
             let builder = Node::builder().app("cuts").names("memory:names-of-cuts").listen("127.0.0.1:0");
-            // Cut often enough, dialling again lasts so long that the third node would be asked to relay,
-            // where nothing is cut.
+            // After many cuts, a dial takes so long that the node would ask the third node to relay, where
+            // nothing is cut.
             builder.heartbeat(Duration::from_millis(100)).grace(Duration::from_secs(30)).relay(false)
         };
-        // Names come from a third node, so that the two meet over the proxy alone.
+        // A third node serves the names, so that the two connect through the proxy alone.
         let names = builder().listen("memory:").join().await?;
         let _served = names.receiver::<u64>("nothing").await?;
         let (to_a, to_b) = (proxy.port().await, proxy.port().await);

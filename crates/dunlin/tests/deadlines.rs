@@ -51,7 +51,7 @@ async fn a_held_value_was_in_time() {
 #[tokio::test(start_paused = true)]
 async fn send_with_zero_deadline_succeeds_if_receiver_waits() {
     let (mut tx, mut rx) = channel();
-    // The other deadline only keeps a failure from waiting for ever.
+    // The other deadline only limits the wait of a failing test.
     let (got, sent) = par!(rx.recv().within(LONG), tx.send(1).within(Duration::ZERO));
     assert_eq!((got, sent), (Ok(1), Ok(())));
     assert!(tx.send(2).within(Duration::ZERO).await.unwrap_err().is_timed_out());
@@ -93,7 +93,7 @@ async fn a_pinned_operation_is_a_branch_and_outlives_its_choice() {
     let _tx = sender.await.unwrap();
     assert_eq!(received, 3);
     assert!(now() - began >= LONG && now() - began < LONG + Duration::from_millis(5));
-    // And a borrow of what is `Unpin`.
+    // And a borrow of an `Unpin` future.
     let mut boxed = Box::pin(sleep(LONG));
     alt! {
         () = &mut boxed => {}
@@ -152,7 +152,7 @@ async fn an_interval_keeps_its_rhythm_and_leaves_out_late_ticks() {
     }
     sleep(LONG * 5 / 2).await;
     for n in [5, 6, 7] {
-        // The late one is taken once, and those between are left out.
+        // The late tick is taken once, and those between are skipped.
         let due = alt! { () = every.tick() => true, skip => false };
         assert_eq!(due, n == 5);
         if !due {
@@ -219,7 +219,7 @@ async fn barriers_broadcasts_and_posts_have_deadlines() {
     let began = now();
     assert!(clock.send("tick").within(LONG).await.unwrap_err().is_timed_out());
     assert!(now() - began >= LONG);
-    // A value that has begun is not called back.
+    // A value in transfer is not withdrawn.
     let mut late = joiner.join();
     let (sent, got) = par!(clock.send("tick").within(LONG), async {
         sleep(LONG * 2).await;

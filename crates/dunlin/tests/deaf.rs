@@ -1,5 +1,5 @@
 //! Two nodes over a network whose sockets stay up, and that carries nothing in one direction: before the
-//! handshake, behind it, or from the first large piece on. Their connection ends, and with it what waits for
+//! handshake, behind it, or from the first large piece on. Their connection ends, and with it every wait for
 //! it.
 #![cfg(feature = "net")]
 
@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 const GRACE: Duration = Duration::from_secs(2);
 
-/// What does not come through.
+/// The part that the network does not carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     All,
@@ -29,7 +29,7 @@ enum From {
     Receiver,
 }
 
-/// What the network does to new and old sockets.
+/// The network's fault for new and old sockets.
 #[derive(Clone, Default)]
 struct Weather(Arc<Mutex<Option<(From, Fault)>>>);
 
@@ -38,7 +38,8 @@ impl Weather {
         self.0.lock().unwrap().filter(|(by, _)| *by == from).map(|(_, fault)| fault)
     }
 
-    /// Passes on what arrives, until either side closes. What the fault takes is read, and forgotten.
+    /// Forwards the bytes that arrive, until either side closes. It reads and discards the bytes that the
+    /// fault affects.
     async fn carry(self, by: From, dials: bool, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
         let (mut buffer, mut first, mut passed, mut mute) = (vec![0; 64 << 10], Vec::new(), 0, false);
         while let Ok(bytes @ 1..) = from.read(&mut buffer).await {
@@ -65,7 +66,7 @@ impl Weather {
         }
     }
 
-    /// A port that leads to a node; the other one dials it.
+    /// A port that leads to a node, and that the other node dials.
     async fn port(&self, dialler: From) -> (TcpListener, impl FnOnce(TcpListener, String) + use<>) {
         let weather = self.clone();
         let listened = dialled_of(dialler);
@@ -78,7 +79,7 @@ impl Weather {
                     let there = weather.clone().carry(dialler, true, near_in, far_out);
                     let back = weather.clone().carry(listened, false, far_in, near_out);
                     tokio::spawn(async move {
-                        // Either end is the end of both.
+                        // The end of either direction ends both.
                         tokio::select! { () = there => {}, () = back => {} }
                     });
                 }
@@ -109,7 +110,7 @@ async fn plays(number: usize, from: From, fault: Fault) -> Result {
     leads_to_receiver(to_receiver, receiver.listening()[0].clone());
     leads_to_sender(to_sender, sender.listening()[0].clone());
 
-    // What is large has to go the way that carries nothing large.
+    // The large value has to travel in the direction that carries nothing large.
     let goes_back = (from, fault) == (From::Receiver, Fault::Large);
     let (near, far) = if goes_back { (&receiver, &sender) } else { (&sender, &receiver) };
     let mut rx = far.receiver::<Vec<u8>>("values").await?;
@@ -123,7 +124,7 @@ async fn plays(number: usize, from: From, fault: Fault) -> Result {
     let began = Instant::now();
     let (sent, received) = par!(tx.send(vec![7; 300_000]), async {
         match rx.recv().await {
-            // What went the other way came through.
+            // The value arrived, since the fault affects the other direction.
             Ok(_) => rx.recv().await.map(|_| ()),
             Err(error) => Err(error),
         }
@@ -146,7 +147,7 @@ async fn plays(number: usize, from: From, fault: Fault) -> Result {
         "{from:?}, {fault:?}: {why}"
     );
     println!("{from:?}, {fault:?}: {why}, after {took:?}");
-    // The third node has heard all the time: what is left leaves.
+    // The network worked for the third node throughout; the remaining nodes leave.
     *weather.0.lock().unwrap() = None;
     let (sender, receiver) = par!(sender.leave(), receiver.leave());
     sender.and(receiver)?;

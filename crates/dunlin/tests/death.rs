@@ -1,6 +1,5 @@
-//! A process that is killed without a warning is noticed by the nodes of its host long before the grace
-//! period is over: dials are refused where it listened. A proxy that refuses shows nothing of the node behind
-//! it.
+//! The nodes of a host notice a process that is killed without a warning long before the grace period ends:
+//! dials to its address are refused. A proxy that refuses shows nothing about the node behind it.
 #![cfg(feature = "net")]
 
 #[path = "support/actor.rs"]
@@ -23,7 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// The line of the issue; the grace period, which has its default here, is 15 s.
+/// The requirement of the issue; the grace period, at its default here, is 15 s.
 const SOON: Duration = Duration::from_secs(2);
 
 #[test]
@@ -52,8 +51,8 @@ fn a_role() {
     .unwrap();
 }
 
-/// A network that notes when a node has reached another one: a socket that the node dialled was answered,
-/// and the node has handled the answer. Refusals at an address where the node was not reached show nothing.
+/// A network that notes when a node has reached another one: a socket that the node dialled was answered, and
+/// the node has handled the answer. Refusals at an address where the node was not reached show nothing.
 struct Reaches<N>(N, watch::Sender<bool>);
 
 impl<N: Network> Reaches<N> {
@@ -97,7 +96,8 @@ struct Dialled {
 }
 
 impl Dialled {
-    /// The node closes the socket or writes to it: if that is after the answer, it has handled the answer.
+    /// The node closes the socket or writes to it: after the answer, this shows that it has handled the
+    /// answer.
     fn goes_on(&self) {
         if self.answered {
             self.reached.send_replace(true);
@@ -174,7 +174,7 @@ async fn reached(reached: &mut Reached) {
     waited.expect("it dials where the other one listens").unwrap();
 }
 
-/// A node of this process that tells whether it has reached another one, and the names, which it serves.
+/// A node of this process, the notes of its network, its application and the names that it serves.
 async fn survivor(test: &str, listen: &str) -> Result<(Node, Reached, String, String)> {
     let application = format!("death {test} {}", std::process::id());
     let names = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
@@ -183,7 +183,7 @@ async fn survivor(test: &str, listen: &str) -> Result<(Node, Reached, String, St
     Ok((builder.join().await?, reached, application, names))
 }
 
-/// Kills it, and tells how long `lost` takes then.
+/// Kills the process, and returns how long `lost` takes from then on.
 async fn kill(actor: Actor, lost: impl Future<Output = ()>) -> Duration {
     let began = Instant::now();
     tokio::task::spawn_blocking(|| drop(actor)).await.unwrap();
@@ -192,7 +192,7 @@ async fn kill(actor: Actor, lost: impl Future<Output = ()>) -> Duration {
 }
 
 async fn noticed(test: &str, listen: &str) -> Result {
-    // The survivor has dialled, since it has the sender...
+    // The survivor dials, since it has the sender...
     let (node, mut has_reached, application, names) = survivor(&format!("{test} sends"), listen).await?;
     let mut states = node.connections();
     let receives = Actor::start(&[], "receives", &[&application, &names, listen]);
@@ -221,7 +221,7 @@ async fn noticed(test: &str, listen: &str) -> Result {
     println!("{test}: the sender has noticed after {took:?}: {why}");
     node.leave().await?;
 
-    // ... or was dialled, since it has the receiver.
+    // ... or it is dialled, since it has the receiver.
     let (node, mut has_reached, application, names) = survivor(&format!("{test} receives"), listen).await?;
     let sends = Actor::start(&[], "sends", &[&application, &names, listen]);
     let mut rx = node.receiver::<u64>("numbers").await?;
@@ -265,7 +265,7 @@ fn a_process_that_was_killed_is_noticed_on_unix_sockets() {
     .unwrap();
 }
 
-/// TCP at ports of proxies, which a node tells others to dial. Notes when a dial was refused.
+/// TCP at ports of proxies, which a node advertises. Notes refused dials.
 struct Proxied(watch::Sender<Vec<Instant>>);
 
 impl Network for Proxied {
@@ -288,7 +288,7 @@ impl Network for Proxied {
     }
 }
 
-/// A proxy of a node that listens there.
+/// A proxy of the node that listens at `to`.
 struct Proxy {
     port: std::net::SocketAddr,
     to: String,
@@ -300,7 +300,7 @@ impl Proxy {
         let (port, to) = (listener.local_addr().unwrap(), to.to_owned());
         let leads = to.clone();
         let runs = tokio::spawn(async move {
-            // They end with this task.
+            // The links end with this task.
             let mut links = JoinSet::new();
             while let Ok((mut near, _)) = listener.accept().await {
                 let mut far = TcpStream::connect(&leads).await.unwrap();
@@ -310,7 +310,7 @@ impl Proxy {
         Self { port, to, runs }
     }
 
-    /// Its sockets end, and its port refuses.
+    /// Ends its sockets; its port then refuses.
     async fn stop(&mut self) {
         self.runs.abort();
         (&mut self.runs).await.unwrap_err();
@@ -323,15 +323,15 @@ impl Proxy {
 
 #[test]
 fn a_proxy_that_refuses_for_a_while_goes_unnoticed() {
-    // Of an address where a node listens itself such refusals would prove that it has ended: many times over,
-    // since the default is a second between two of them.
+    // At an address where a node itself listens, such refusals would prove its end: many times over, since by
+    // default a second passes between two of them.
     const OUTAGE: Duration = Duration::from_secs(5);
     dunlin::block_on(async {
         let builder = || {
             let builder = Node::builder().app("death proxied").names("memory:names-of-proxied").relay(false);
             builder.listen("127.0.0.1:0").grace(Duration::from_secs(60))
         };
-        // It would relay what cannot be dialled for more than a moment.
+        // It would relay to a node that cannot be dialled for more than a moment.
         let names =
             Node::builder().app("death proxied").names("memory:names-of-proxied").listen("memory:").relay(false);
         let names = names.join().await?;

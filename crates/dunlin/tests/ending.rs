@@ -1,4 +1,4 @@
-//! How a node ends that is not told to leave, and what becomes of the values that its ends have sent.
+//! How a node ends that was not asked to leave, and the outcome of the values that its ends have sent.
 #![cfg(feature = "net")]
 
 use std::fmt;
@@ -20,8 +20,8 @@ use actor::{Actor, say};
 
 const COUNT: u32 = 100;
 
-/// The bytes of one, where all together are more than sockets take, and less than a node queues for one that
-/// reads nothing.
+/// The bytes of one value: all values together are more than sockets take, and less than a node queues for a
+/// peer that reads nothing.
 const LARGE: usize = 40_000;
 
 /// An application that no other test has, and an address for its names that was free a moment ago.
@@ -32,7 +32,7 @@ fn application() -> (String, String) {
     (format!("ending {} {number}", std::process::id()), address.to_string())
 }
 
-/// A node that soon gives lost peers up.
+/// A node that gives lost peers up soon.
 fn soon_gives_up(application: &(String, String)) -> NodeBuilder {
     let builder = Node::builder().no_config().app(&application.0).names(&application.1);
     builder.heartbeat(Duration::from_millis(500)).grace(Duration::from_secs(2))
@@ -47,7 +47,8 @@ async fn join_patiently(application: &(String, String)) -> Result<Node> {
     Ok(Node::builder().no_config().app(&application.0).names(&application.1).join().await?)
 }
 
-/// A receiver in a runtime of its own, which receives until the channel ends, and gives how many values came.
+/// A receiver in a runtime of its own, which receives until the channel ends, and returns the number of
+/// values.
 fn receiver(application: &(String, String)) -> JoinHandle<usize> {
     let (ready, is_ready) = mpsc::channel();
     let application = application.clone();
@@ -69,7 +70,7 @@ fn receiver(application: &(String, String)) -> JoinHandle<usize> {
     receiver
 }
 
-/// Sends the values, each of so many bytes. Each send returns `Ok`.
+/// Sends the values, each of this many bytes. Each send returns `Ok`.
 async fn send(node: &Node, bytes: usize) -> Result<Sender<Vec<u8>>> {
     let mut tx = node.sender::<Vec<u8>>("values").await?;
     for _ in 0..COUNT {
@@ -84,7 +85,7 @@ fn a_role() {
     let Some((role, knows)) = actor::role() else { return };
     let application = (knows[0].clone(), knows[1].clone());
     match role.as_str() {
-        // As the body of `#[dunlin::main]`.
+        // Like the body of `#[dunlin::main]`.
         "sender" => dunlin::block_on(async {
             let node = join(&application).await?;
             send(&node, 20_000).await?;
@@ -92,7 +93,7 @@ fn a_role() {
             Result::<()>::Ok(())
         })
         .unwrap(),
-        // As the body of `#[tokio::main]`.
+        // Like the body of `#[tokio::main]`.
         "sender in tokio" => {
             let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
             runtime
@@ -127,7 +128,7 @@ mod in_main {
     }
 }
 
-/// What `main`, or a test, does that plays the sender, and then returns.
+/// What `main`, or a test, does in the role of the sender before it returns.
 async fn sends() -> Result {
     let (_, knows) = actor::role().expect("another test has started this");
     let node = join(&(knows[0].clone(), knows[1].clone())).await?;
@@ -285,7 +286,7 @@ async fn join_as(application: &(String, String), role: Role, name: &str) -> Resu
     Ok(builder.role(role).named(name).join().await?)
 }
 
-/// How the node of this name goes, as `node` is notified of it: whether in order.
+/// Whether the node of this name leaves in order, as `node` is notified.
 async fn goes(node: &Node, name: &str) -> Result<bool> {
     let mut events = node.events();
     loop {
@@ -297,7 +298,7 @@ async fn goes(node: &Node, name: &str) -> Result<bool> {
     }
 }
 
-/// The node is a local of `main`: its last handle is dropped before the runtime has it leave.
+/// The node is a local of `main`: its last handle is dropped before the runtime makes it leave.
 #[test]
 fn a_member_whose_main_returns_has_left() {
     let application = application();
@@ -331,7 +332,7 @@ fn a_member_whose_last_handle_is_dropped_has_left() {
     .unwrap();
 }
 
-/// Its members learn that the application closes, and have a moment to leave.
+/// Its members are notified that the application closes, and have a moment to leave.
 #[test]
 fn a_main_node_whose_main_returns_waits_for_its_members() {
     let application = application();
@@ -375,7 +376,7 @@ fn values_arrive_when_the_last_handle_is_dropped() {
     });
 }
 
-/// The warnings: of which application, how many values, the text.
+/// The warnings: the application, the number of values, the text.
 static WARNINGS: Mutex<Vec<(String, u64, String)>> = Mutex::new(Vec::new());
 
 #[derive(Default)]
@@ -456,12 +457,12 @@ fn a_warning_counts_the_values_if_the_runtime_ends_first() {
     assert!(arrived < COUNT as usize, "all have arrived: nothing is shown");
     let warnings = warnings(&application);
     let [(values, text)] = &warnings[..] else { panic!("{warnings:?}") };
-    // What has arrived may not have been acknowledged, but never the other way round.
+    // Values that have arrived may lack an acknowledgement, but never the other way round.
     assert!((u64::from(COUNT) - arrived as u64..=u64::from(COUNT)).contains(values), "{values}, and {arrived} arrived");
     assert!(text.contains("its runtime ended") && text.contains("Node::flush"), "{text}");
 }
 
-/// A program without a subscriber of `tracing` says on its standard error that values may be lost.
+/// A program without a subscriber of `tracing` warns on its standard error that values may be lost.
 #[test]
 fn lost_values_are_reported_on_standard_error() {
     for (role, why) in [("sender in tokio", "its runtime ended"), ("sender that is not heard", "`main` returned")] {
@@ -508,7 +509,7 @@ fn no_warning_is_logged_if_everything_arrived() {
     assert_eq!(warnings(&application), []);
 }
 
-/// A node that acknowledges nothing any more once it has received the first value, until it is let go.
+/// A node that acknowledges nothing after its first value, until the test releases it.
 struct Stuck {
     peer: Peer,
     go: mpsc::Sender<()>,
@@ -520,12 +521,11 @@ impl Stuck {
         let (ready, is_ready) = mpsc::channel();
         let (go, goes) = mpsc::channel();
         let application = application.clone();
-        // The only thread of this runtime does something else when the values come.
+        // The only thread of this runtime is blocked when the values arrive.
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                // There is room for all values before it is known how large they are: so each send returns
-                // `Ok`.
+                // There is room for all values before their size is known, so each send returns `Ok`.
                 let node = soon_gives_up(&application).buffered_max_bytes(u64::from(COUNT) << 20).join().await.unwrap();
                 let mut rx = node.receiver::<Vec<u8>>("values").policy(fifo(COUNT as usize)).await.unwrap();
                 ready.send(node.me()).unwrap();
@@ -541,7 +541,7 @@ impl Stuck {
         self.thread.join().unwrap();
     }
 
-    /// It is the only one of these, which have so many values for it.
+    /// It is the only unacknowledged peer; returns its number of values.
     fn is(&self, peers: &[Unacknowledged]) -> u64 {
         let [found] = peers else { panic!("{peers:?}") };
         assert_eq!(found.peer.to_string(), self.peer.to_string());
@@ -550,10 +550,11 @@ impl Stuck {
     }
 }
 
-/// The second that nodes have to leave, and what a busy machine adds.
+/// The second that nodes have to leave, and an allowance for a busy machine.
 const RETURNS_WITHIN: Duration = Duration::from_millis(2500);
 
-/// The least time of three in which `block_on` returns once its future has ended, which gives when.
+/// The least of three times that `block_on` takes to return after the end of its future; `run` returns the
+/// moment of that end.
 fn returns(mut run: impl FnMut() -> std::time::Instant) -> Duration {
     (0..3).map(|_| run().elapsed()).min().unwrap()
 }
@@ -582,8 +583,8 @@ fn main_returns_though_a_peer_acknowledges_nothing() {
     }
 }
 
-/// The second that they may take is for all nodes together, whether their handles are dropped or held. One
-/// after the other they would take four.
+/// The second is for all nodes together, whether their handles are dropped or held. One after the other they
+/// would take four.
 #[test]
 fn main_returns_though_the_peers_of_several_nodes_acknowledge_nothing() {
     let (mut all_stuck, mut held) = (Vec::new(), Vec::new());
@@ -606,7 +607,7 @@ fn main_returns_though_the_peers_of_several_nodes_acknowledge_nothing() {
     all_stuck.into_iter().for_each(Stuck::let_go);
 }
 
-/// As `a_warning_counts_the_values_if_the_runtime_ends_first`, but for the flush.
+/// Like `a_warning_counts_the_values_if_the_runtime_ends_first`, but for the flush.
 #[test]
 fn flushed_values_arrive_though_the_runtime_ends_at_once() {
     subscribe();

@@ -1,4 +1,4 @@
-//! The examples do what they say, at a size for everyday.
+//! The examples work as documented, at a small size.
 
 // Their `main` is for `cargo run --example`.
 #[allow(dead_code)]
@@ -85,7 +85,7 @@ fn the_group_of_units_steps_together_or_not_at_all() {
     assert!(seen.windows(2).all(|two| two[0] < two[1]), "in each round the group goes on: {seen:?}");
 }
 
-/// The next generation, by one process and on a second board.
+/// The next generation, computed by one process on a second board.
 fn next_generation(picture: &str) -> String {
     let lines: Vec<&[u8]> = picture.lines().map(str::as_bytes).collect();
     let (width, height) = (lines[0].len() as isize, lines.len() as isize);

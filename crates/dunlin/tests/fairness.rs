@@ -1,4 +1,4 @@
-//! Fairness between branches of a choice, and between tasks of a runtime, whatever is ready.
+//! Fairness between branches of a choice, and between tasks of a runtime, even when all are ready.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ fn exits_and_other_futures_come_before_a_receive_that_is_always_ready() {
             while !process.is_finished() || !call.is_finished() {
                 tokio::task::yield_now().await;
             }
-            // Among a number of ready operations that is another one each time.
+            // Among several ready operations the choice takes a different one each time.
             for _ in 0..round {
                 tokio_tx.send(round).unwrap();
             }
@@ -118,7 +118,7 @@ fn a_spent_budget_takes_no_lower_branch_and_ends_no_operation() {
     });
 }
 
-/// What never waits is exempt from the budget.
+/// Operations that never wait are exempt from the budget.
 #[test]
 fn a_spent_budget_refuses_no_operation_that_never_waits() {
     use futures_util::FutureExt;
@@ -136,7 +136,7 @@ fn a_spent_budget_refuses_no_operation_that_never_waits() {
     });
 }
 
-/// Values that were refused by the budget, and whose operations were dropped, are neither lost nor doubled.
+/// Dropped operations that the budget had refused neither lose nor duplicate their values.
 #[test]
 fn a_dropped_operation_that_was_refused_has_done_nothing() {
     dunlin::block_on(async {
@@ -166,14 +166,13 @@ fn a_dropped_operation_that_was_refused_has_done_nothing() {
     });
 }
 
-/// How many operations at most a task does between two polls of another one, on one thread. `hog` counts
-/// them.
+/// The most operations of a task between two polls of another task, on one thread. `hog` counts them.
 fn operations_between_polls<F>(hog: impl FnOnce(Arc<AtomicUsize>) -> F) -> usize
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    // A program that uses nothing of dunlin's but channels gives way all the same, but to other tasks less
-    // often: tokio polls 61 tasks that are woken before it looks at those that yielded.
+    // A program that uses only channels of dunlin yields too, but to other tasks less often: tokio polls 61
+    // woken tasks before it polls those that yielded.
     dunlin::start_clock();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -205,7 +204,7 @@ async fn send_and_receive(operations: Arc<AtomicUsize>) {
     }
 }
 
-/// Twice the budget: what an operation does before it is refused and after that.
+/// Twice the budget: the operations before a refusal and after it.
 const FEW: usize = 256;
 
 #[test]
@@ -214,7 +213,7 @@ fn a_task_of_ready_operations_gives_way() {
     assert!(most <= FEW, "{most}");
 }
 
-/// Without a budget it was met two seconds late: when the task had done all it had to do.
+/// Without a budget the deadline was two seconds late: it came when the task had finished.
 #[test]
 fn a_deadline_is_met_beside_a_task_of_ready_operations() {
     const LATE_MAX: Duration = Duration::from_millis(300);
@@ -223,7 +222,7 @@ fn a_deadline_is_met_beside_a_task_of_ready_operations() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let (_tx, mut silent) = channel::<u8>();
-        // Beside other programs the thread may wait for a processor, so the least of some counts.
+        // Beside other programs the thread may wait for a processor, so the least of several times counts.
         let mut least = [Duration::MAX; 3];
         for _ in 0..5 {
             let is_over = Arc::new(AtomicBool::new(false));
@@ -237,7 +236,7 @@ fn a_deadline_is_met_beside_a_task_of_ready_operations() {
                 }
             });
             let mut began = Instant::now();
-            // The other task begins before the first timer is there.
+            // The other task begins before the first timer exists.
             tokio::task::yield_now().await;
             let mut took = |wait: usize| {
                 least[wait] = least[wait].min(began.elapsed());
@@ -270,7 +269,7 @@ fn a_par_of_ready_operations_gives_way_to_its_runtime() {
     let most = operations_between_polls(|operations| async move {
         par!(send_and_receive(operations.clone()), send_and_receive(operations));
     });
-    // As many as it may do polls.
+    // The polls that it may do, and their operations.
     assert!(most <= 2048 + FEW, "{most}");
 }
 
@@ -342,8 +341,8 @@ fn streams_sinks_claims_and_barriers_give_way() {
     assert!(most <= FEW, "{most}");
 }
 
-/// So many sends in a row have to reach the receiver, or as many as `DUNLIN_IN_A_ROW` sets, without a miss
-/// before. Without turns 0.62 and 0.73 of them did; beside other programs some do not, since a turn is
+/// This many sends in a row have to reach the receiver, or as many as `DUNLIN_IN_A_ROW` sets, without an
+/// earlier miss. Without turns 0.62 and 0.73 of them did; beside other programs some do not, since a turn is
 /// bounded by time and the receiver's thread may wait longer for a processor.
 const REACHED_IN_A_ROW: usize = 100;
 const TRIES_MAX: usize = 20_000;
@@ -364,7 +363,7 @@ impl Tries {
         Self { in_a_row_min, all_max: wanted.unwrap_or(TRIES_MAX), all: 0, reached: 0, in_a_row: 0 }
     }
 
-    /// Whether there has to be another one.
+    /// Whether another send is needed.
     fn go_on(&self) -> bool {
         self.in_a_row < self.in_a_row_min && self.all < self.all_max
     }
@@ -440,7 +439,7 @@ fn a_turn_ends_in_time_though_the_receiver_is_woken_and_not_polled() {
     });
 }
 
-/// The panic ended the thread that ends turns, so the next one lasted for ever.
+/// The panic ended the thread that ends turns, so the next turn lasted for ever.
 #[test]
 fn a_waker_that_panics_at_the_end_of_a_turn_leaves_other_turns_their_ends() {
     struct Panics(tokio::sync::Notify);

@@ -1,4 +1,4 @@
-//! Programs that calls have started: killed with their group, reaped, and by no one else.
+//! Programs started by calls: each is killed with its group, and reaped by its call alone.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::panic::resume_unwind;
@@ -17,12 +17,12 @@ fn runs(pid: u32) -> bool {
     !matches!(state, None | Some('Z' | 'X'))
 }
 
-/// Whether it is there at all, also as a zombie.
+/// Whether it exists, also as a zombie.
 fn is_there(pid: u32) -> bool {
     std::fs::exists(format!("/proc/{pid}")).unwrap()
 }
 
-/// A shell that has a child of its own: the numbers of both.
+/// A shell with a child of its own: the ids of both.
 fn family<'a>(stop: &'a Stop) -> (Child<'a>, [u32; 2]) {
     let mut shell = Command::new("sh");
     shell.args(["-c", "sleep 1000 & echo $!; wait"]).stdout(Stdio::piped());
@@ -36,7 +36,7 @@ fn family<'a>(stop: &'a Stop) -> (Child<'a>, [u32; 2]) {
 async fn until_gone(pids: [u32; 2]) {
     let [leader, member] = pids;
     assert!(!is_there(leader), "it is reaped");
-    // It is killed, but it is for its own parent to notice.
+    // The member is killed, but its own parent has to reap it.
     while runs(member) {
         tokio::task::yield_now().await;
     }
@@ -64,7 +64,7 @@ fn question_kills_the_group_and_reaps_the_leader() {
     });
 }
 
-/// A read of what the child prints has no other end.
+/// The read of the child's output ends in no other way.
 #[test]
 fn question_ends_a_read_of_the_output_of_a_child() {
     on(2, async {
@@ -149,7 +149,7 @@ fn child_of_a_call_that_panics_is_killed() {
     });
 }
 
-/// Other code has reaped it: its number may be another's, so nothing is killed.
+/// Other code has reaped the child: its id may be another's, so the call kills nothing.
 #[test]
 fn child_that_other_code_has_reaped_ends_with_an_unknown_status() {
     on(2, async {
@@ -170,7 +170,7 @@ fn child_that_other_code_has_reaped_ends_with_an_unknown_status() {
     });
 }
 
-/// Its number may be another group's, so the members that are left are not killed: one of them answers.
+/// Its id may be another group's, so the remaining members are not killed: one of them answers.
 #[test]
 fn group_whose_leader_other_code_has_reaped_is_left_alone() {
     on(1, async {

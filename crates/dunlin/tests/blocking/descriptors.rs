@@ -1,4 +1,4 @@
-//! Calls that wait for a descriptor, or have a socket shut down.
+//! Calls that wait for a descriptor, or whose socket is shut down.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -45,7 +45,7 @@ fn descriptor_that_is_ready_ends_a_wait() {
                 assert_eq!(stop.ready(&here, Interest::Read).unwrap(), Readiness::Ready);
                 here.read_exact(&mut read[n..=n]).unwrap();
             }
-            // The other end closes: ready, too.
+            // The other end closes: that is ready, too.
             assert_eq!(stop.ready(&here, Interest::Read).unwrap(), Readiness::Ready);
             assert_eq!(here.read(&mut [0]).unwrap(), 0);
             (read, stop.asked())
@@ -60,7 +60,7 @@ fn descriptor_that_is_ready_ends_a_wait() {
     });
 }
 
-/// The question comes before the wait, or after the first of several.
+/// The request comes before the wait, or after the first of several.
 #[test]
 fn question_before_a_wait_ends_it_at_once() {
     on(2, async {
@@ -76,12 +76,12 @@ fn question_before_a_wait_ends_it_at_once() {
         let mut ending = call.terminate();
         assert!(super::poll(&mut ending).is_pending());
         word.send(()).await.unwrap();
-        // A descriptor that is ready does not hide the question.
+        // A descriptor that is ready does not hide the request.
         assert!(matches!(ending.await, Ended::Terminated([Readiness::Asked, Readiness::Asked])));
     });
 }
 
-/// The thread wakes when both have come: the question counts. (A fault there shows in most rounds.)
+/// Both have happened when the thread wakes: the request counts. (A fault there shows in most rounds.)
 #[test]
 fn question_counts_more_than_a_descriptor_that_becomes_ready() {
     on(2, async {
@@ -102,7 +102,7 @@ fn question_counts_more_than_a_descriptor_that_becomes_ready() {
     });
 }
 
-/// Two readers: both are told, one is faster, the other asks again.
+/// Two readers wake: one is faster, and the other waits again.
 #[test]
 fn faster_reader_makes_the_other_ask_again() {
     on(4, async {
@@ -182,7 +182,7 @@ fn question_shuts_a_socket_down_that_a_call_reads() {
     });
 }
 
-/// Only Linux wakes an accept so.
+/// Only Linux wakes an accept this way.
 #[cfg(target_os = "linux")]
 #[test]
 fn question_ends_an_accept() {

@@ -1,5 +1,5 @@
-//! Blocking calls: where they run, how they end, and what is known of one that was asked to stop. By events:
-//! a call says over a channel how far it is.
+//! Blocking calls: where they run, how they end, and the outcome of one that was asked to stop. The tests
+//! wait for events: a call reports its progress over a channel.
 
 #[cfg(target_os = "linux")]
 mod children;
@@ -31,7 +31,7 @@ fn on<F: Future>(threads: usize, future: F) -> F::Output {
     })
 }
 
-/// A call that says when it has begun and then waits for a word: the call, and the ends.
+/// A call that reports its start and then waits for a message: the call, and the ends.
 fn held<R: Send + 'static>(
     then: impl FnOnce(&Stop, u8) -> R + Send + 'static,
 ) -> (Blocking<R>, Receiver<()>, Sender<u8>) {
@@ -74,7 +74,7 @@ fn a_call_holds_up_no_process() {
         let here = thread::current().id();
         let (call, mut has_begun, mut word) = held(|_, word| (thread::current().id(), word));
         has_begun.recv().await.unwrap();
-        // The only thread of this runtime goes on while the call blocks its own.
+        // The only thread of this runtime keeps running while the call blocks its own.
         let (mut tx, mut rx) = channel();
         let process = spawn(async move { rx.recv().await });
         tx.send(1).await.unwrap();
@@ -217,7 +217,7 @@ fn threads_of_a_call_may_all_wait() {
                 }
             });
         });
-        // They are no processes, so their lines show what made them wait: the place in this file.
+        // They are no processes, so their lines show the place in this file that made them wait.
         let waiting = || {
             let all = waits::snapshot();
             all.iter().filter(|wait| wait.doing == Doing::Stop && wait.who == Pid::OUTSIDE).count()
@@ -315,7 +315,7 @@ fn a_stubborn_call_is_given_back_at_the_deadline() {
         let ended = call.terminate().within(Duration::ZERO).await;
         let Ended::Abandoned(call) = ended else { panic!("{ended:?}") };
         assert_eq!(state_of(call.pid()), Some(CallState::Abandoned));
-        // The question stands, so another termination only waits.
+        // The request stands, so another termination only waits.
         let mut ending = call.terminate();
         assert!(poll(&mut ending).is_pending());
         word.send(7).await.unwrap();
@@ -336,7 +336,7 @@ fn a_call_that_panics_while_it_is_terminated() {
     });
 }
 
-/// What is done to the handle asks the call to stop, and leaves it alone.
+/// This use of the handle asks the call to stop, and abandons it.
 fn asks_and_abandons(let_go: impl FnOnce(Blocking<Result<(), SendError<bool>>>)) {
     on(1, async {
         let ((mut began, mut has_begun), (mut tell, mut told)) = (channel(), channel());
@@ -395,7 +395,7 @@ fn a_cancelled_process_stops_its_call() {
 
 #[test]
 fn a_runtime_that_has_ended_starts_nothing() {
-    /// Starts calls when it is dropped, with the process that holds it.
+    /// Its drop starts calls, together with the process that holds it.
     struct Late(std::sync::mpsc::Sender<[Blocking<u8>; 2]>);
     impl Drop for Late {
         fn drop(&mut self) {
@@ -447,12 +447,12 @@ fn other_runtimes_share_a_pool_of_the_program() {
         (call, word)
     });
     runtime.shutdown_background();
-    // It outlives the runtime under which it was started.
+    // The call outlives the runtime under which it started.
     block(word.send(7)).unwrap();
     assert_eq!(block(call).unwrap(), 7);
 }
 
-/// Awaits on a thread that has no runtime any more.
+/// Awaits on a thread without a runtime.
 fn block<F: Future>(future: F) -> F::Output {
     struct Unpark(thread::Thread);
     impl Wake for Unpark {

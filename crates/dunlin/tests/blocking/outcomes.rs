@@ -1,4 +1,4 @@
-//! Each outcome of a termination, forced by barriers ten thousand times; and what cleans up after a call that
+//! Each outcome of a termination, forced by barriers ten thousand times; and the clean-up after a call that
 //! was cut.
 
 use std::panic::resume_unwind;
@@ -15,12 +15,12 @@ use super::{on, poll, state_of};
 
 const TIMES: usize = 10_000;
 
-/// Two threads, one after the other, at places that both know.
+/// Synchronises two threads at a place that both know.
 fn meet(barrier: &Barrier) {
     barrier.wait();
 }
 
-/// A call that meets its test twice, and does `before` ahead of the first meeting and `then` after the
+/// A call that meets its test twice, and runs `before` ahead of the first meeting and `then` after the
 /// second.
 fn held<R: Send + 'static>(
     before: impl FnOnce(&Stop) + Send + 'static,
@@ -134,7 +134,7 @@ fn abandoned() {
 fn panicked() {
     on(2, async {
         for n in 0..TIMES {
-            // No hook prints this one.
+            // No hook prints this panic.
             let (call, barrier) = held(|_| {}, move |_| -> u8 { resume_unwind(Box::new(format!("late {n}"))) });
             let pid = call.pid();
             meet(&barrier);
@@ -147,7 +147,7 @@ fn panicked() {
     });
 }
 
-/// A call that panicked before it was asked says so, too.
+/// A call that panicked before the request reports that, too.
 #[test]
 fn panicked_before_it_was_asked() {
     on(1, async {
@@ -172,7 +172,7 @@ fn termination_is_a_branch() {
             n = rx.recv() => assert_eq!(n, Ok(1)),
         }
         meet(&barrier);
-        // It was asked when it was polled; not chosen, it has lost nothing.
+        // The poll requested the stop; the lost choice has cost nothing.
         alt! {
             ended = &mut ending => assert!(matches!(ended, Ended::JustFinished(7)), "{ended:?}"),
             n = rx.recv() => panic!("{n:?}"),
@@ -192,7 +192,7 @@ fn outcome_is_preferred_to_a_deadline_that_has_passed() {
     });
 }
 
-/// What a call has noted, in order.
+/// The notes of a call, in order.
 type Notes = Arc<Mutex<Vec<&'static str>>>;
 
 fn note(notes: &Notes, what: &'static str) {
@@ -228,7 +228,7 @@ fn clean_ups_run_once_in_reverse_before_the_outcome_is_known() {
     });
 }
 
-/// Says when it is dropped.
+/// Its drop adds a note.
 struct Held(Notes);
 
 impl Drop for Held {
@@ -296,7 +296,7 @@ fn panic_in_clean_up_is_reported_and_other_clean_ups_run() {
     });
 }
 
-/// A handle that is dropped asks: a call that heeds this was cut, too.
+/// The drop of a handle requests a stop: a call that heeds it was cut, too.
 #[test]
 fn clean_up_runs_after_a_dropped_handle() {
     on(1, async {
@@ -312,7 +312,7 @@ fn clean_up_runs_after_a_dropped_handle() {
     });
 }
 
-/// What a call returns whose handle has gone is dropped on its thread, and may panic there.
+/// The value of a call without a handle is dropped on the call's thread, and may panic there.
 #[test]
 fn thread_survives_panic_in_drop_of_abandoned_return_value() {
     struct Bad;

@@ -1,4 +1,4 @@
-//! The pool: its bounds, its queue, the calls that are refused, and the waits for room.
+//! The pool: its bounds, its queue, refused calls, and waits for room.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -10,7 +10,7 @@ use dunlin::{Blocking, Error};
 
 use super::{on, poll, state_of, until_waits};
 
-/// Where calls block until the test opens it.
+/// Blocks calls until the test opens it.
 #[derive(Clone, Default)]
 struct Gate(Arc<(Mutex<bool>, Condvar)>, Arc<AtomicUsize>);
 
@@ -45,7 +45,7 @@ impl Gate {
     }
 }
 
-/// While 256 calls block, all processes go on: a token goes round.
+/// While 256 calls block, all processes keep running: a token circulates.
 #[test]
 fn with_256_calls_that_block_the_next_one_waits() {
     dunlin::block_on(async {
@@ -80,7 +80,7 @@ fn with_256_calls_that_block_the_next_one_waits() {
         assert_eq!(token, 20 * 255);
 
         assert_eq!((gate.came(), state_of(last.pid())), (256, Some(CallState::Queued)), "and still it waits");
-        // Calls of other tests of this program are known, too.
+        // The snapshot may include calls of other tests of this program.
         assert!(blocked.iter().all(|call| state_of(call.pid()) == Some(CallState::Running)));
         gate.open();
         for call in blocked {
@@ -109,7 +109,7 @@ fn abandoned_call_counts_against_the_bound() {
     });
 }
 
-/// A pool with one thread, which is busy, and so many places.
+/// A pool with one busy thread, and this many places.
 fn with_queue<F: Future>(places: usize, f: impl FnOnce(Gate, Blocking<()>) -> F) -> F::Output {
     on(1, async {
         blocking::limit(Limits::default().threads_max(1).queue_max(places));
@@ -130,7 +130,7 @@ fn full_queue_refuses_and_gives_the_call_back() {
         assert!(refused.to_string().contains("2 calls wait"), "{refused}");
         gate.open();
         busy.await.unwrap();
-        // Nothing of it was lost: its end is still there.
+        // Nothing of the call was lost: its end still exists.
         let call = refused.into_call::<Result<u8, RecvError>>().expect("it returns this");
         let again = blocking::room().await.blocking(call);
         tx.send(7).await.unwrap();
@@ -238,7 +238,7 @@ fn room_that_is_dropped_is_passed_on() {
     });
 }
 
-/// A process that waits for room: it is woken, not polled by the test.
+/// A process that waits for room: the pool wakes it, not a poll of the test.
 async fn waits_for_room() -> Process<()> {
     let process = spawn(async { drop(blocking::room().await) });
     until_waits(process.pid(), Doing::Room).await;
@@ -253,12 +253,12 @@ fn process_that_waits_for_room_is_woken_by_each_way_to_it() {
         let waiting = waits_for_room().await;
         drop(queued);
         waiting.await.unwrap();
-        // A place is not used.
+        // A place is returned unused.
         let place = blocking::room().await;
         let waiting = waits_for_room().await;
         drop(place);
         waiting.await.unwrap();
-        // The first in the line has been woken, and goes.
+        // The first waiter has been woken, and is dropped.
         let place = blocking::room().await;
         let mut first = blocking::room();
         assert!(poll(&mut first).is_pending());
@@ -266,7 +266,7 @@ fn process_that_waits_for_room_is_woken_by_each_way_to_it() {
         drop(place);
         drop(first);
         waiting.await.unwrap();
-        // The bound is raised.
+        // The bound rises.
         let place = blocking::room().await;
         let waiting = waits_for_room().await;
         blocking::limit(Limits::default().threads_max(1).queue_max(2));

@@ -1,4 +1,4 @@
-//! Calls that are in a system call, and are interrupted by a signal.
+//! Calls in a system call that a signal interrupts.
 
 use std::io::{Error, ErrorKind, Read, Write};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use dunlin::prelude::*;
 
 use super::{on, poll};
 
-/// The question comes before the read, at its start, or while it blocks: each time it ends.
+/// The request comes before the read, at its start, or while it blocks: each time the read ends.
 #[test]
 fn question_interrupts_a_read() {
     on(2, async {
@@ -46,7 +46,7 @@ fn uninterrupted_read_returns_the_bytes_it_read() {
     });
 }
 
-/// As by a signal of somebody else's.
+/// Like an interruption by a foreign signal.
 #[test]
 fn interruption_without_a_question_is_tried_again() {
     on(1, async {
@@ -84,7 +84,7 @@ fn question_before_the_system_call_keeps_it_from_being_made() {
     });
 }
 
-/// What the call does after the system call is not interrupted any more, nor are other calls on that thread.
+/// No signal interrupts the rest of the call after the system call, nor other calls on that thread.
 #[test]
 fn nothing_is_interrupted_after_the_system_call() {
     on(1, async {
@@ -96,7 +96,7 @@ fn nothing_is_interrupted_after_the_system_call() {
                 began.send(()).wait().unwrap();
                 let first = stop.interrupting(|| pipe.read(&mut [0]));
                 began.send(()).wait().unwrap();
-                // It would be told of a signal here.
+                // A signal would interrupt this read.
                 let mut byte = [0];
                 (first.is_err(), later.read(&mut byte).map(|_| byte[0]).map_err(|error| error.kind()))
             });
