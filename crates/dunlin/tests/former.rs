@@ -1,4 +1,4 @@
-//! A name service that is used for years: what nodes leave behind that have joined, called and left.
+//! A name service that runs for years: what remains of nodes that have joined, called and left.
 #![cfg(feature = "net")]
 
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +14,7 @@ use dunlin_proto::wire::handshake::Hello;
 #[global_allocator]
 static HEAP: Counting<Program> = Counting(Program::new());
 
-/// One test at a time: all allocations are counted.
+/// One test at a time, since all allocations are counted.
 static ALONE: Mutex<()> = Mutex::new(());
 
 #[derive(Bundle)]
@@ -27,7 +27,7 @@ fn builder() -> dunlin::node::NodeBuilder {
     Node::builder().no_config().app("former").names("memory:names-of-former")
 }
 
-/// A client of its own node, which knows the till only by the name service.
+/// A client on its own node, which finds the till only through the name service.
 async fn joins_calls_and_leaves(n: u32) -> Result {
     let node = builder().join().await?;
     let mut till = node.client::<Till>("till").await?;
@@ -38,7 +38,7 @@ async fn joins_calls_and_leaves(n: u32) -> Result {
     Ok(())
 }
 
-/// What is live once the nodes that have left are gone: the least of what is seen for a while.
+/// The live bytes once the nodes that have left are gone: the least value in a while.
 async fn live_bytes(clients: impl Fn() -> usize) -> usize {
     while clients() > 0 {
         sleep(Duration::from_millis(1)).await;
@@ -51,14 +51,13 @@ async fn live_bytes(clients: impl Fn() -> usize) -> usize {
     least
 }
 
-/// After so many of so many clients, or nodes, what is live stays as it is: 10^4 of them, and in a short test
-/// a tenth.
+/// After this many clients, or nodes, the live bytes are constant: 10^4 of them, and in a short test a tenth.
 fn first_of(cycles: u32) -> u32 {
     10_000.min(cycles / 10)
 }
 
-/// So many clients first, and then `cycles` in ten rounds. Returns what is live after the first and after the
-/// last.
+/// Runs `first` clients, and then `cycles` in ten rounds. Returns the live bytes after the first and after
+/// the last round.
 async fn rounds(first: u32, cycles: u32) -> Result<(usize, usize)> {
     let names = builder().listen("memory:").join().await?;
     let mut guests = names.acceptor::<Till>("till").await?;
@@ -114,11 +113,11 @@ fn a_hundred_thousand_clients_that_have_left_leave_nothing() {
 
 // From plain sockets.
 
-/// A node that joins, and says goodbye. Each comes from one of 200 addresses: a port that was used rests for
-/// a minute.
+/// A node that joins, and sends a goodbye. Each dials from one of 200 addresses: a used port rests for a
+/// minute.
 async fn comes_and_goes(me: u128, first: &Hello, address: &str) -> Result {
     let key = Key::numbered(me);
-    // ([`life`] keeps something of each.)
+    // ([`life`] keeps some bytes of each.)
     let hello = Hello { me: key.life(), key: key.key(), ..first.clone() };
     let mut peer = Peer::dial([127, 0, 1, (me % 200) as u8 + 1], address).await?;
     peer.greet_as(&hello, &key).await?;
@@ -132,7 +131,7 @@ async fn comes_and_goes(me: u128, first: &Hello, address: &str) -> Result {
     Ok(())
 }
 
-/// As [`rounds`].
+/// Like [`rounds`].
 async fn goodbyes(first_nodes: u128, cycles: u128) -> Result<(usize, usize)> {
     let node = builder().names("127.0.0.1:0").listen("127.0.0.1:0").join().await?;
     let address = node.addresses()[0].clone();

@@ -1,28 +1,28 @@
-//! Four OS processes, each a node, of which one after the other is killed at a random moment and started
-//! again.
+//! Four OS processes, each a node. The test kills one after the other at a random moment and starts it again.
 //!
 //! - *names* serves the names, and nothing else.
-//! - The *broker* makes one channel after the other, and hands its ends to the other two. That is a
+//! - The *broker* makes one channel after the other, and sends its ends to the other two. That is a
 //!   *session*.
-//! - The *producer* sends so many values, the *consumer* receives them; then both ask for the next session.
+//! - The *producer* sends a fixed number of values, the *consumer* receives them; then both ask for the next
+//!   session.
 //! - In every third session both share a sender to the broker, and claim it again and again for a few values.
 //!
-//! Each declares its names anew for each session, so that each session needs all four to begin, and only two
-//! to go on. What has to hold, whichever is killed:
+//! Each declares its names anew for each session, so a session needs all four to begin, and only two to
+//! continue. The invariants, whichever process is killed:
 //!
-//! - none hangs: if a new session takes too long to come about the test fails, with what each process waits
-//!   for;
-//! - a session that both have attached to goes on to its end without broker and names;
-//! - what is claimed is free again when its claimer is killed, and while it is claimed no value comes
-//!   between;
-//! - a session that is broken off has a typed outcome at both ends, and nothing that its sender was told to
-//!   be received is missing;
-//! - only the killed process ends, and once it is back a whole new session comes about.
+//! - no process hangs: if a new session takes too long to begin the test fails, and prints what each process
+//!   waits for;
+//! - a session to which both have attached continues to its end without broker and names;
+//! - a claim is released when its claimer is killed, and while it lasts no other value comes between its
+//!   values;
+//! - an interrupted session has a typed outcome at both ends, and no value that was reported to its sender as
+//!   received is missing;
+//! - only the killed process ends, and once it is back a whole new session takes place.
 //!
-//! `DUNLIN_KILLS` is how many are killed; `DUNLIN_SEED` draws which and when.
+//! `DUNLIN_KILLS` is the number of kills; `DUNLIN_SEED` draws the processes and the moments.
 //!
-//! What the two do with their ends is in [`produces`], [`consumes`] and [`claims`], what of it the test
-//! allows in [`Cast::judge`].
+//! [`produces`], [`consumes`] and [`claims`] use the ends, and [`Cast::judge`] decides which outcomes are
+//! allowed.
 #![cfg(feature = "net")]
 
 #[path = "support/actor.rs"]
@@ -41,16 +41,16 @@ use dunlin::prelude::*;
 use dunlin::{rendezvous, waits};
 use serde::{Deserialize, Serialize};
 
-/// So many values has a session.
+/// The values of a session.
 const VALUES: u64 = 40;
-/// After so many both say how far they are.
+/// After this many values both report their progress.
 const STEP: u64 = 8;
 /// The places of the buffer that every third session has.
 const PLACES: usize = 4;
-/// So many are sent in one claim.
+/// How many values are sent in one claim.
 const CLAIMED: u64 = 4;
-/// A process hangs if a new session takes longer to come about. (A connection is given up after half a
-/// second, and a name that its dead holder has 3 seconds later.)
+/// A process hangs if a new session takes longer to begin. (A connection is given up after half a second, and
+/// a name of its dead holder 3 seconds later.)
 const PATIENCE: Duration = Duration::from_secs(30);
 
 // The processes.
@@ -64,7 +64,7 @@ fn a_role() {
         let builder = Node::builder().app(application).grace(Duration::from_millis(500));
         let node = match role.as_str() {
             "names" => builder.listen(names).names(names).join().await?,
-            // It leads there too, and no node takes it for its own, to serve the names unasked.
+            // This address leads there too, and no node takes it for its own, to serve the names unasked.
             _ => builder.names(&names.replace("127.0.0.1", "0.0.0.0")).join().await?,
         };
         answer_to_the_test(&node);
@@ -85,8 +85,8 @@ fn a_role() {
     .unwrap();
 }
 
-/// A thread, so that it answers whatever the others wait for: lists each waiting process. It ends the process
-/// when the test is no more.
+/// A thread, so that it answers whatever the processes wait for: it lists each waiting process. It ends the
+/// process when the test has ended.
 fn answer_to_the_test(node: &Node) {
     static NODE: OnceLock<Node> = OnceLock::new();
     NODE.set(node.clone()).unwrap();
@@ -99,7 +99,7 @@ fn answer_to_the_test(node: &Node) {
     });
 }
 
-/// Declares an end. A name is held until the loss of its holder has been noticed, or its end is known.
+/// Declares an end. A name is held until the loss of its holder has been noticed, or its end has arrived.
 async fn declare<'a, E>(naming: impl Fn() -> Naming<'a, E>) -> Result<E>
 where
     E: Kind<End = E> + 'a,
@@ -115,7 +115,7 @@ where
     }
 }
 
-/// What a role gets for a session.
+/// What a role receives for a session.
 #[derive(Serialize, Deserialize)]
 enum Part {
     Sends(Sender<u64>),
@@ -124,7 +124,7 @@ enum Part {
     Claims(Shared<Sender<u64>>),
 }
 
-/// Makes channels, and hands their ends to the others.
+/// Makes channels, and sends their ends to the others.
 async fn broker(node: &Node, life: &str) -> Result {
     for number in 0u64.. {
         let session = format!("{life}.{number}{}", if number % 3 == 2 { "c" } else { "" });
@@ -149,7 +149,7 @@ async fn broker(node: &Node, life: &str) -> Result {
     Ok(())
 }
 
-/// Hands a part to the process with this role, until it has it.
+/// Sends a part to the process with this role, until that has received it.
 async fn hand(node: &Node, session: &str, role: &str, part: Part) -> Result {
     let mut message = (session.to_owned(), part);
     loop {
@@ -234,13 +234,13 @@ async fn claims(session: &str, role: &str, mut tx: Shared<Sender<u64>>) {
     say(format_args!("{session} ends after {VALUES}: Closed"));
 }
 
-/// What is sent in one claim comes without anything between.
+/// The values of one claim arrive without any other between.
 async fn hears_claims(mut rx: Receiver<u64>) {
     let mut last = None;
     while let Ok(n) = rx.recv().await {
         if n % CLAIMED != 0 && last != Some(n - 1) {
             say(format_args!("{n} came after {last:?}"));
-            // (A panic would end this process of dunlin's only.)
+            // (A panic would end only this process of dunlin.)
             std::process::exit(1);
         }
         last = Some(n);
@@ -254,7 +254,7 @@ const BROKER: usize = 1;
 const PRODUCER: usize = 2;
 const CONSUMER: usize = 3;
 
-/// What a process reported in which life; `None`: it has ended.
+/// A report of a process and the life that made it; `None`: the process has ended.
 type Heard = (usize, u32, Option<String>);
 
 struct Party {
@@ -262,12 +262,12 @@ struct Party {
     life: u32,
 }
 
-/// What is known of a session.
+/// The state of a session.
 #[derive(Default)]
 struct Session {
     /// The producer is attached to the consumer's node.
     is_attached: bool,
-    /// How many values were sent, and how many received, when it ended; `Err`: it was broken off.
+    /// How many values were sent, and how many received, at its end; `Err`: it was interrupted.
     ends: [Option<Result<u64, u64>>; 2],
 }
 
@@ -285,13 +285,13 @@ struct Cast {
     tell: mpsc::Sender<Heard>,
     heard: mpsc::Receiver<Heard>,
     sessions: HashMap<String, Session>,
-    /// Until then a new session has to be whole.
+    /// When a new session has to be complete.
     deadline: Instant,
     /// The process that was killed last.
     victim: Option<usize>,
-    /// What was said and done lately.
+    /// The latest reports and actions.
     log: VecDeque<String>,
-    /// What came of sessions, of handing over, and of names, and how often.
+    /// The outcomes of sessions, of deliveries, and of names, and how often each occurred.
     outcomes: BTreeMap<String, u32>,
 }
 
@@ -335,7 +335,7 @@ impl Cast {
     }
 
     fn note(&mut self, what: String) {
-        // A process that asks again and again for a taken name is to leave room for the others.
+        // A process that asks again and again for a taken name must leave room for the others.
         if self.log.iter().rev().take(PARTIES.len()).any(|line| *line == what) {
             return;
         }
@@ -345,7 +345,7 @@ impl Cast {
         self.log.push_back(what);
     }
 
-    /// Kills it without a warning (on Unix by the signal 9), and starts it again that much later.
+    /// Kills it without a warning (on Unix by the signal 9), and starts it again after this time.
     fn kill(&mut self, who: usize, later: Duration) {
         self.note(format!("{} is killed, and stays away for {later:?}", PARTIES[who]));
         self.victim = Some(who);
@@ -380,12 +380,12 @@ impl Cast {
         }
     }
 
-    /// Whether that may be, with this victim.
+    /// Whether the report is allowed, with this victim.
     fn judge(&mut self, who: usize, said: &str) -> Result<(), String> {
         let words: Vec<&str> = said.split(' ').collect();
         match words[..] {
             [session, "at", _] => {
-                // What was received was received at its home: the producer has attached there.
+                // A value was received at its home, so the producer has attached there.
                 self.sessions.entry(session.to_owned()).or_default().is_attached |=
                     who == CONSUMER && !session.ends_with('c');
             }
@@ -403,14 +403,14 @@ impl Cast {
                 }
                 if end.is_err() {
                     let may_be = match self.victim {
-                        // What they share is at the broker.
+                        // They share a sender that is kept at the broker.
                         Some(PRODUCER | CONSUMER) => !is_claimed,
                         Some(BROKER) => !known.is_attached,
                         _ => false,
                     };
                     let is_typed = match who {
                         _ if is_claimed => ["NodeLost", "Unknown"].contains(&outcome),
-                        // (`Closed`: it was handed over when the receiver had been lost already.)
+                        // (`Closed`: it was delivered after the receiver had been lost.)
                         PRODUCER => ["NodeLost", "Unknown", "Closed"].contains(&outcome),
                         _ => outcome == "NodeLost",
                     };
@@ -432,7 +432,7 @@ impl Cast {
         *self.outcomes.entry(outcome).or_default() += 1;
     }
 
-    /// Until a session that began after now is whole.
+    /// Waits until a session that began after now is complete.
     fn recovers(&mut self) {
         let mut new = Vec::new();
         loop {
@@ -500,7 +500,7 @@ fn killed_nodes_come_back_and_none_hangs() {
             turn.extend(0..PARTIES.len());
         }
         let who = turn.swap_remove(cast.below(turn.len() as u64) as usize);
-        // A session takes some twenty words.
+        // A session takes some twenty reports.
         for _ in 0..cast.below(40) {
             cast.hear();
         }
@@ -510,7 +510,7 @@ fn killed_nodes_come_back_and_none_hangs() {
         let away = Duration::from_millis(if cast.below(2) == 0 { 0 } else { cast.below(1000) });
         cast.kill(who, away);
         killed[who] += 1;
-        // Sometimes again, while it comes back.
+        // Sometimes again, while it restarts.
         if cast.below(4) == 0 {
             std::thread::sleep(Duration::from_micros(cast.below(20_000)));
             cast.kill(who, Duration::ZERO);

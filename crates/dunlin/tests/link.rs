@@ -1,4 +1,4 @@
-//! Channels over a link of their own, over sockets. `dunlin-laws` runs them over wires that are cut.
+//! Channels over a link of their own, over sockets. `dunlin-laws` runs them over wires that break.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn joined() -> [Link; 2] {
     links
 }
 
-/// Until nothing of the channels is left.
+/// Waits until nothing of the channels is left.
 async fn all_over(links: &[Link; 2]) {
     while links.iter().any(|link| link.halves() > 0 || !link.is_quiet()) {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -86,7 +86,7 @@ async fn a_choice_on_both_sides_takes_one_value() {
     all_over(&links).await;
 }
 
-/// It is written as a number, and read only if that is even.
+/// It is encoded as a number, and decoded only if that is even.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 struct Even(u32);
@@ -153,7 +153,7 @@ async fn a_link_resumes_over_another_socket() {
         let (here, there) = duplex(64);
         let both = [tokio::spawn(links[0].serve(here)), tokio::spawn(links[1].serve(there))];
         tokio::time::sleep(Duration::from_millis(2)).await;
-        // What is on its way is lost with the sockets.
+        // Values on their way are lost with the sockets.
         for served in both {
             served.abort();
             let _ = served.await;

@@ -1,4 +1,4 @@
-//! What an end costs that is declared under a name and waits: the node that has it, and the name service. The
+//! The memory of an end that is declared under a name and waits: at its node, and at the name service. The
 //! allocator of this binary counts live bytes. The name service is another process, so each is counted alone.
 #![cfg(feature = "net")]
 
@@ -17,15 +17,15 @@ use dunlin_heap::{Counting, Program};
 #[global_allocator]
 static HEAP: Counting<Program> = Counting(Program::new());
 
-/// How many ends are declared and counted; before them some others, with what is made once.
+/// How many ends are declared and counted; some others come first, for the state that is made once.
 const ENDS: usize = 10_000;
 const BEFORE: usize = 100;
 
-/// What a waiting end may take at the node that declares it: a receiver, or a sender.
+/// The limit for a waiting end at the node that declares it: a receiver, or a sender.
 const RECEIVER_MAX: usize = 1_200;
 const SENDER_MAX: usize = 930;
 
-/// What it may take at the name service.
+/// The limit at the name service.
 const NAME_MAX: usize = 700;
 
 #[test]
@@ -36,7 +36,7 @@ fn a_role() {
     dunlin::block_on(async {
         let node = Node::builder().no_config().app("named").names(&knows[0]).join().await?;
         say("ready");
-        // Each line asks for the live bytes; its end ends the process.
+        // Each line asks for the live bytes; the end of the input ends the process.
         let (tell, mut asked) = tokio::sync::mpsc::channel(1);
         std::thread::spawn(move || {
             for line in std::io::stdin().lock().lines().map_while(std::io::Result::ok) {
@@ -74,7 +74,7 @@ impl Service {
         Ok(service)
     }
 
-    /// Its live bytes. What it has answered it has registered.
+    /// Its live bytes. It has registered every declaration that it has answered.
     fn live(&mut self) -> usize {
         self.child.stdin.as_mut().unwrap().write_all(b"count\n").unwrap();
         self.says.recv().unwrap().parse().unwrap()
@@ -88,7 +88,7 @@ impl Drop for Service {
     }
 }
 
-/// What one end costs: here, and at the name service.
+/// The memory of one end: here, and at the name service.
 async fn cost<E>(declare: impl AsyncFn(&Node, String) -> Result<E>) -> Result<(usize, usize)> {
     let mut service = Service::start()?;
     let node = Node::builder().no_config().app("named").names(&service.names).serve_names(false).join().await?;

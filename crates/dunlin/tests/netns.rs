@@ -15,8 +15,8 @@ use actor::{Actor, say};
 use dunlin::node::ConnectionState;
 use dunlin::prelude::*;
 
-/// Longer than the link is down when it comes back: that is as short as two nodes take to notice and this
-/// test to learn of it.
+/// Longer than the link is down when it comes back: that lasts only until both nodes have noticed it and this
+/// test has read that.
 const GRACE: Duration = Duration::from_secs(5);
 
 const NEAR: &str = "10.77.0.1:7500";
@@ -65,8 +65,8 @@ fn a_role() {
     .unwrap();
 }
 
-/// Says where it listens and where it finds the names, if it is told no more than this: an application, and
-/// perhaps where.
+/// Prints where it listens and where it finds the names, given no more than this: an application, and perhaps
+/// addresses.
 async fn by_default(knows: &[String]) -> Result {
     let mut builder = Node::builder().app(&knows[0]).no_config();
     if let [_, names, listen] = knows {
@@ -84,7 +84,7 @@ async fn by_default(knows: &[String]) -> Result {
     std::future::pending().await
 }
 
-/// Serves names at a default port, and says whether it leaves them to another one: it looks every 5 s.
+/// Serves names at a default port, and prints whether it leaves them to another node: it looks every 5 s.
 async fn leaves_the_names(knows: &[String]) -> Result {
     let node = Node::builder().app(&knows[0]).no_config().join().await?;
     let serves = async |node: &Node, expected: bool, patience: Duration| {
@@ -101,11 +101,11 @@ async fn leaves_the_names(knows: &[String]) -> Result {
     Ok(())
 }
 
-/// Asks for the names for as long as a user waits for a command, and prints the answer; then again, until
-/// there are names.
+/// Asks for the names as long as a user waits for a command, and prints the answer; then again, until there
+/// are names.
 async fn waits_for_the_names(knows: &[String]) -> Result {
     let builder = Node::builder().app(&knows[0]).no_config();
-    // It waits three and a half of these for the answer of whatever is at a port.
+    // It waits three and a half of these for the answer of a listener at a port.
     let node = builder.heartbeat(Duration::from_millis(100)).join().await?;
     let mut asks = loop {
         match node.inquire(None, Duration::from_secs(3)).await {
@@ -119,7 +119,7 @@ async fn waits_for_the_names(knows: &[String]) -> Result {
     std::future::pending().await
 }
 
-/// Serves the names, says which process it is, and stops without a word until it is told to go on.
+/// Serves the names, prints its process id, and stops silently until it is continued.
 async fn stops(knows: &[String]) -> Result {
     let node = Node::builder().app(&knows[0]).no_config().join().await?;
     let patience = Duration::from_secs(30);
@@ -131,7 +131,7 @@ async fn stops(knows: &[String]) -> Result {
     std::future::pending().await
 }
 
-/// What listens at the first default port of names, says this to all that come, and nothing more.
+/// A stranger at the first default port of names, which sends every socket this answer and nothing more.
 fn strange(knows: &[String]) -> Result {
     let listener = TcpListener::bind("127.0.0.1:7400").unwrap();
     say("listens");
@@ -190,12 +190,12 @@ async fn receive(node: Node) -> Result {
     Ok(())
 }
 
-/// Hears until that is said.
+/// Reads until the actor prints one of these.
 fn hear(actor: &Actor, what: &[&str]) {
     while !what.contains(&&*actor.hear()) {}
 }
 
-/// `ip`, or whatever; whether it could.
+/// Runs `ip` or another command.
 fn run(command: &str) -> Result<(), String> {
     let mut words = command.split(' ');
     let output =
@@ -217,14 +217,14 @@ fn report_skipped(what: &str) {
     }
 }
 
-/// Two namespaces with a link. Dropped, they are gone.
+/// Two namespaces with a link. Its drop removes them.
 struct Link {
     near: String,
     far: String,
 }
 
 impl Link {
-    /// `whose`: of which test, as several may run at once.
+    /// `whose`: the test, as several may run at once.
     fn new(whose: &str) -> Result<Self, String> {
         let id = std::process::id();
         let link = Self { near: format!("dunlin-{whose}-near-{id}"), far: format!("dunlin-{whose}-far-{id}") };
@@ -284,7 +284,7 @@ fn a_connection_outlives_a_link_that_comes_back() {
         hear(&receiver, &["received a hundred"]);
     }
 
-    // It does not come back: after the grace period both are told, and know which.
+    // It stays down: after the grace period both get an error that names the cause.
     link.set("down");
     hear(&sender, &["Unknown", "NodeLost"]);
     hear(&receiver, &["NodeLost"]);
@@ -293,7 +293,7 @@ fn a_connection_outlives_a_link_that_comes_back() {
     assert!(sender.end().success() && receiver.end().success());
 }
 
-/// The documented ports, which are certainly free.
+/// The documented ports, which are free in a new namespace.
 #[test]
 fn nodes_without_settings_have_the_documented_ports() {
     let link = match Link::new("ports") {
@@ -320,8 +320,8 @@ fn nodes_without_settings_have_the_documented_ports() {
     }
 }
 
-/// At the port before a name service's another one appears. The first leaves the names to it if both are of
-/// one user, whose folder they have in common.
+/// A second name service appears at the port before the first one's. The first leaves the names to it if both
+/// belong to one user, and so share a folder.
 #[test]
 fn names_at_default_ports_are_left_to_services_of_the_same_user_only() {
     const TEST: &str = "names_at_default_ports_are_left_to_services_of_the_same_user_only";
@@ -380,9 +380,9 @@ impl Drop for Host {
     }
 }
 
-/// A name service that has no room, or does not answer for a moment, is still that of its application: a
-/// program that comes then logs that and waits. With a service of its own at the next port there would be two
-/// networks.
+/// A name service without room, or without an answer for a moment, is still that of its application: a
+/// program that starts then logs that and waits. With a service of its own at the next port there would be
+/// two networks.
 #[test]
 fn a_name_service_that_is_busy_or_stopped_is_waited_for() {
     const TEST: &str = "a_name_service_that_is_busy_or_stopped_is_waited_for";
@@ -416,8 +416,8 @@ fn a_name_service_that_is_busy_or_stopped_is_waited_for() {
     assert_eq!(found.unwrap(), "uses the names at 127.0.0.1:7400");
 }
 
-/// The honest twins: another silent listener there delays no node; nor does another application's
-/// name service that does not answer.
+/// The honest twins: another silent listener there delays no node; nor does another application's name
+/// service that does not answer.
 #[test]
 fn node_skips_default_port_of_silent_or_foreign_listener() {
     const TEST: &str = "node_skips_default_port_of_silent_or_foreign_listener";

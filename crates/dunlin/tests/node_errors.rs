@@ -1,4 +1,4 @@
-//! The texts of errors of names and nodes: what is missing, which node has a name, and what to do.
+//! The texts of errors of names and nodes: the missing part, the node that has a name, and the remedy.
 #![cfg(feature = "net")]
 
 use dunlin::call;
@@ -13,7 +13,7 @@ use support::{nodes, run};
 const SHORT: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(30);
 
-/// All of these are in the text.
+/// Checks that the text contains all of these.
 #[track_caller]
 fn has(error: impl std::fmt::Display, parts: &[&str]) {
     let text = error.to_string();
@@ -22,7 +22,7 @@ fn has(error: impl std::fmt::Display, parts: &[&str]) {
     }
 }
 
-/// Looks until the end does not wait for its other one: the other node may have been quicker.
+/// Waits until the end no longer waits for its other one: the other node may have been quicker.
 async fn is_joined(node: &Node, name: &str) {
     while node.waiting().iter().any(|end| end.name == name) {
         tokio::task::yield_now().await;
@@ -77,7 +77,7 @@ fn a_deadline_names_the_sender_that_is_missing() {
         is_joined(&b, "readings").await;
         assert_eq!(rx.recv().within(SHORT).await, Err(RecvError::TimedOut));
 
-        // With both ends at one node it is the same.
+        // With both ends at one node the result is the same.
         let mut rx = b.receiver::<u32>("here").await?;
         has(rx.recv().within(SHORT).await.unwrap_err(), &["no sender has declared \"here\""]);
         let _tx = b.sender::<u32>("here").await?;
@@ -106,7 +106,7 @@ fn a_deadline_names_the_face_of_a_bundle_that_is_missing() {
         let mut other = a.client::<Till>("other till").await?;
         is_joined(&a, "till").await;
         is_joined(&b, "other till").await;
-        // It has come to the server that its client is there.
+        // The server has noticed its client.
         let (sent, received) = par!(client.pay.send(7), server.pay.recv());
         assert_eq!((sent, received), (Ok(()), Ok(7)));
         assert_eq!(client.receipt.recv().within(SHORT).await, Err(RecvError::TimedOut));
@@ -137,7 +137,7 @@ fn timed_out_client_error_names_the_earlier_client() {
                 has(&error, &["was not admitted within", "name service was reached", before, "`Node::acceptor`"]);
                 assert!(!error.to_string().contains("has not answered"), "{error}");
             }
-            // An acceptor has both.
+            // An acceptor takes both.
             let second = b.client::<Till>(&name).into_future();
             let (door, second) = par!(async { b.acceptor::<Till>(&name).await }, second);
             drop((door?, second?, client));
@@ -163,12 +163,12 @@ fn a_deadline_names_the_client_that_an_acceptor_waits_for() {
         assert!(error.is_timed_out());
         has(error, &parts);
 
-        // A refused client is in the text.
+        // The text includes the refused client.
         assert!(b.client::<OtherTill>("till").await.is_err());
         while !matches!(events.recv().within(LONG).await?, NodeEvent::Mismatch { .. }) {}
         has(guests.recv().within(SHORT).await.expect_err("it does not fit"), &["node", "pay"]);
 
-        // Once a client has come the acceptor has been found, and it waits for no particular client any more.
+        // Once a client has joined, the acceptor has been found, and no longer waits for a particular client.
         let mut client = b.client::<Till>("till").await?;
         let mut guest = guests.recv().within(LONG).await?;
         let (sent, received) = par!(client.pay.send(7), guest.pay.recv());
@@ -221,7 +221,7 @@ fn the_first_end_is_notified_of_a_mismatch_and_keeps_its_name() {
         has(&error, &["no sender that fits has declared \"readings\"", &by, differs, "Use the same type"]);
         assert!(!error.contains("Start the program"), "{error}");
 
-        // It has kept its name, and the one that fits is joined.
+        // It has kept its name, and the matching one is joined.
         let mut tx = c.sender::<u32>("readings").await?;
         let (sent, received) = par!(tx.send(7), rx.recv());
         assert_eq!((sent, received), (Ok(()), Ok(7)));
@@ -270,7 +270,7 @@ fn a_mismatch_without_a_subscriber() {
         let [a, b] = nodes("unheard").await;
         let _rx = a.receiver::<u32>("readings").await?;
         assert!(b.sender::<String>("readings").await.is_err());
-        // It is killed before.
+        // The test kills it before.
         sleep(LONG).await;
         Ok(())
     });
@@ -357,7 +357,7 @@ fn operations_fail_with_own_node_left_after_the_node_is_dropped() {
         let mut client = a.client::<Till>("nor this").await?;
         let posted = tx.send_nowait(8);
         drop(a);
-        // At first the node still leaves.
+        // The node is still leaving at first.
         tx.closed().await;
         has(tx.send(9).await.unwrap_err(), &["the node of this end has left its application", "keep its `Node`"]);
         assert_eq!(tx.send(9).await.unwrap_err().why(), Some(&Why::OwnNodeLeft));
@@ -365,11 +365,11 @@ fn operations_fail_with_own_node_left_after_the_node_is_dropped() {
         assert_eq!(waits.send(9).await.unwrap_err().why(), Some(&Why::OwnNodeLeft));
         assert_eq!(client.pay.send(9).await.unwrap_err().why(), Some(&Why::OwnNodeLeft));
         assert_eq!(client.receipt.recv().await, Err(RecvError::OwnNodeLeft));
-        // That one was on its way.
+        // That value was on its way.
         let error = posted.await.unwrap_err();
         assert!(matches!(error, SendError::Unknown { .. }), "{error:?}");
         assert!(!error.to_string().contains("node is lost"), "{error}");
-        // To the others it is the other node.
+        // For the other ends, the other node is lost.
         assert_eq!(rx.recv().await, Err(RecvError::NodeLost));
         assert_eq!(back.send(9).await.unwrap_err().why(), Some(&Why::NodeLost));
         has(rx.recv().await.unwrap_err(), &["the node that holds the sender has left its application, or was lost"]);

@@ -1,5 +1,5 @@
-//! What a node's program learns of it, as events; and people, by `tracing`. Two applications in one program.
-//! What is not there.
+//! What a node reports to its program, as events, and to people, by `tracing`. Two applications in one
+//! program. Absent nodes.
 #![cfg(feature = "net")]
 
 use std::fmt;
@@ -39,7 +39,7 @@ fn builder(application: &str) -> dunlin::node::NodeBuilder {
     Node::builder().app(application).names(&format!("memory:names-of-{application}")).listen("memory:")
 }
 
-/// Nodes of an application of their own, which is named for the test. The first serves the names.
+/// Nodes of an application of their own, which has the test's name. The first serves the names.
 async fn nodes<const N: usize>(test: &str) -> Result<[Node; N]> {
     let mut nodes = vec![builder(test).join().await?];
     nodes[0].sender::<u8>("somebody serves the names").await?;
@@ -49,7 +49,7 @@ async fn nodes<const N: usize>(test: &str) -> Result<[Node; N]> {
     Ok(nodes.try_into().unwrap())
 }
 
-/// The next that `f` wants.
+/// The next event for which `f` returns a value.
 async fn next<R>(events: &mut Receiver<NodeEvent>, mut f: impl FnMut(NodeEvent) -> Option<R>) -> Result<R> {
     loop {
         if let Some(wanted) = f(events.recv().await?) {
@@ -58,7 +58,7 @@ async fn next<R>(events: &mut Receiver<NodeEvent>, mut f: impl FnMut(NodeEvent) 
     }
 }
 
-/// Everything up to the event that has this text.
+/// All events up to the one with this text.
 async fn until(events: &mut Receiver<NodeEvent>, text: &str) -> Result<Vec<NodeEvent>> {
     let mut all = Vec::new();
     loop {
@@ -150,7 +150,7 @@ fn ends_that_do_not_agree_are_an_event() {
         let _rx = a.receiver::<String>("words").await?;
         assert!(b.sender::<u32>("words").await.is_err());
         assert_eq!(difference().await?, (Some("words".to_owned()), "text there, u32 here".to_owned()));
-        // Both on one node, where nothing is written: the types have to be the same.
+        // Both on one node, where nothing is encoded: the types have to be the same.
         let mut tx = b.sender::<u32>("numbers").await?;
         let _rx = b.receiver::<u64>("numbers").await?;
         let (_, text) = difference().await?;
@@ -230,10 +230,9 @@ fn guests_without_a_receiver_are_an_event() {
         };
         let Limit::Guests { name, peer, max } = told else { panic!("{told:?}") };
         assert_eq!((name.as_str(), peer), ("counter", b.me()));
-        // The last quarter of the places is for others, and the limit that is told is the one that was
-        // reached.
+        // The last quarter of the places is for others, and the event reports the limit that was reached.
         assert_eq!(max, 768);
-        // The client that was turned away hears why, and what to do.
+        // The refused client gets the reason and the remedy.
         let mut last = clients.pop().unwrap();
         let error = last.order.send(7).await.unwrap_err().to_string();
         let told = "\"counter\" refused this client: the accepting node has no room for another client, or no longer \
@@ -264,7 +263,7 @@ fn strangers_are_an_event() {
         assert!(from.contains(&browser.local_addr()?.to_string()), "{from}");
         assert!(!why.is_empty());
 
-        // Each learns of the other once.
+        // Each notices the other once.
         let other = builder("others").join().await?;
         let mut unwelcome = other.events();
         let mut errors = Vec::new();
@@ -283,7 +282,7 @@ fn strangers_are_an_event() {
             .collect();
         assert_eq!(told, [(address.clone(), "the node belongs to application \"strangers\"".to_owned())]);
 
-        // A silent socket takes a place, and there are so many.
+        // A silent socket takes a place, and the number of places is limited.
         let mut silent = Vec::new();
         for _ in 0..1030 {
             silent.push(TcpStream::connect(address).await?);
@@ -293,7 +292,7 @@ fn strangers_are_an_event() {
             _ => None,
         });
         assert!(matches!(told.await?, NodeEvent::Limit(Limit::Handshakes { .. })));
-        // The oldest make room, and are told so before they are closed.
+        // The oldest make room, and receive a refusal before they are closed.
         for oldest in &mut silent[..5] {
             let mut answer = BytesMut::new();
             while oldest.read_buf(&mut answer).await? > 0 {}
@@ -305,7 +304,7 @@ fn strangers_are_an_event() {
     });
 }
 
-/// A network of a process that may open no more files. Its listener gives one socket, at the call of this
+/// A network of a process that may open no more files. Its listener returns one socket, at the call of this
 /// number.
 struct NoFiles {
     calls: Arc<AtomicU64>,
@@ -315,7 +314,7 @@ struct NoFiles {
 /// Too many open files: EMFILE, or WSAEMFILE.
 const EMFILE: i32 = if cfg!(unix) { 24 } else { 10024 };
 
-/// After so many calls the listener is broken: a node that calls without a pause would have no time for
+/// After this many calls the listener fails: a node that calls without a pause would have no time for
 /// anything else.
 const CALLS_MAX: u64 = 10_000;
 
@@ -354,7 +353,7 @@ impl Listener for NoFiles {
     }
 }
 
-/// Time stands still while anything can go on, so each second is one of the node's own.
+/// The paused clock advances only when every task waits, so each second is one of the node's own.
 #[tokio::test(start_paused = true)]
 async fn a_node_without_files_tries_again_each_20_ms() {
     let (calls, second) = (Arc::<AtomicU64>::default(), Duration::from_secs(1));
@@ -374,8 +373,8 @@ async fn a_node_without_files_tries_again_each_20_ms() {
     assert_eq!(told.count(), 2, "one for each spell");
 }
 
-/// A server says over a network that it is at an address of this host. Its client does not dial that, which
-/// is an event with the setting that allows it; where it is allowed the two meet, and nothing is told.
+/// A server declares over a network an address of this host. Its client does not dial that, and reports an
+/// event that names the setting to allow it; where it is allowed the two connect, without an event.
 #[test]
 fn undialled_local_address_is_reported_as_event() {
     for dials in [false, true] {
@@ -411,7 +410,7 @@ fn undialled_local_address_is_reported_as_event() {
     }
 }
 
-/// An address without a node, where none may be.
+/// An address without a node, where none may listen.
 struct Nowhere;
 
 impl Network for Nowhere {
@@ -448,7 +447,7 @@ fn without_a_name_service_a_role_is_not_taken_up() {
                 _ => panic!("{error}"),
             }
             assert!(error.to_string().contains("(nowhere:names: connection refused). Start"), "{error}");
-            // Its address is free again: the next one listens there.
+            // Its address is free again: the next node listens there.
         }
         Ok(())
     });
@@ -468,7 +467,7 @@ fn an_address_in_use_is_an_error_with_its_remedy() {
     });
 }
 
-/// Each has its names, and its ends; what is one's is not the other's.
+/// Each application has its own names and ends.
 #[test]
 fn a_program_may_join_two_applications() {
     run(async {
@@ -490,7 +489,7 @@ fn a_program_may_join_two_applications() {
         };
         carries.await?;
 
-        // An end of the one does not go over the other: it stays, and works.
+        // An end of one application is refused by the other: it stays, and works.
         let (mut to_baker, mut at_baker) =
             (market.sender::<Sender<u32>>("ends").await?, baker.receiver::<Sender<u32>>("ends").await?);
         let (sent, received) = par!(to_baker.send(grain), async {
@@ -505,7 +504,7 @@ fn a_program_may_join_two_applications() {
         let (sent, received) = par!(grain.send(11), ground.recv());
         sent?;
         assert_eq!(received?, 11);
-        // One that belongs to neither may go.
+        // An end of neither application may travel.
         let (tx, mut rx) = channel::<u32>();
         let (sent, tx) = par!(to_baker.send(tx), at_baker.recv());
         assert!(sent.is_ok());
@@ -514,7 +513,7 @@ fn a_program_may_join_two_applications() {
         sent?;
         assert_eq!(received?, 12);
 
-        // Leaving one is not leaving the other.
+        // A node that leaves one application leaves the other alone.
         let closing = river.closing();
         market.leave().await?;
         baker.leave().await?;
@@ -534,7 +533,8 @@ struct Mill {
     bell: ToClient<u32>,
 }
 
-/// Sends an end over a channel of another application than its own: it comes back, and is not there.
+/// Sends an end over a channel of another application than its own: the send returns it, and it does not
+/// arrive.
 async fn stays<T: Portable>(end: T, from: &Node, to: &Node, name: &str) -> Result<T> {
     let (mut way, mut there) = way::<T>(from, to, name).await?;
     let Err(SendError::NotTaken { value, why: Why::Unsendable(text) }) = way.send(end).await else {
@@ -584,7 +584,7 @@ fn ends_of_every_kind_stay_in_their_application() {
         assert_eq!(replied?, 5);
         passes(&mut server.bell, &mut client.bell, 6).await?;
 
-        // A place for a reply is made where the request is received, and its program passes the reply on.
+        // A place for a reply is made where the request is received, and its program forwards the reply.
         let (caller, mut callee) = call::<u32, u32>();
         let mut caller = carry(caller, &river, &mill, "a caller").await?;
         let (replied, accepted) = par!(caller.call(7), async {
@@ -605,7 +605,7 @@ fn ends_of_every_kind_stay_in_their_application() {
     });
 }
 
-/// A handle speaks with the node that keeps what it is of; a program of both applications keeps it for both.
+/// A handle exchanges frames with the keeper of its end; a program in both applications keeps it for both.
 #[test]
 fn handles_of_every_kind_are_in_two_applications() {
     run(async {
@@ -695,7 +695,7 @@ impl Two {
         Ok(Self { river, mill, market, baker })
     }
 
-    /// The end goes there from the program.
+    /// Sends the end there from the program.
     async fn to<T: Portable>(&self, at: At, end: T, name: &str) -> Result<T> {
         match at {
             At::Home => Ok(end),
@@ -705,8 +705,8 @@ impl Two {
     }
 }
 
-/// Claims the face and uses all its ends: also again, with a claim that stays, and with more in a row than
-/// are on their way at once.
+/// Claims the face and uses all its ends: repeatedly, with a lasting claim, and with more operations in a row
+/// than may be on their way at once.
 async fn uses(client: &mut Shared<MillClient>, server: &mut MillServer, at: At) -> Result {
     for n in 0..3 {
         let mut claim = client.claim().await?;
@@ -723,8 +723,8 @@ async fn uses(client: &mut Shared<MillClient>, server: &mut MillServer, at: At) 
     Ok(())
 }
 
-/// A face goes to its claimer. Where it cannot, since it has been at nodes of another application, it is used
-/// from there, and stays: for claimers in turn, and wherever its other side is.
+/// A face travels to its claimer. If it cannot, since it has been at nodes of another application, the
+/// claimer uses it from there, and it stays: for claimers in turn, and wherever its other side is.
 #[test]
 fn a_shared_face_serves_two_applications() {
     const ORDERS: [&[At]; 3] = [
@@ -759,8 +759,8 @@ fn a_shared_face_serves_two_applications() {
     });
 }
 
-/// A handle that came over one application is refused by another one, in which no node reaches the keeper of
-/// its end: it is returned, and it and all others are as before.
+/// A handle that arrived over one application is refused by another one, in which no node reaches the keeper
+/// of its end: the send returns it, and all handles are as before.
 #[test]
 fn handle_is_forwarded_in_its_own_application_only() {
     run(async {
@@ -771,7 +771,7 @@ fn handle_is_forwarded_in_its_own_application_only() {
         let at_mill = carry(here.clone(), &river, &mill, "sender").await?;
         let clone = at_mill.clone();
         let at_mill = stays(at_mill, &market, &baker, "sender").await?;
-        // From the node by which it came it goes on.
+        // It travels on from the node by which it arrived.
         let back = carry(clone.clone(), &mill, &river, "sender, back").await?;
         let at_baker = carry(here.clone(), &market, &baker, "sender").await?;
         for mut handle in [clone, at_mill, here, back, at_baker] {
@@ -835,7 +835,7 @@ fn handle_is_forwarded_in_its_own_application_only() {
         let (sent, first, second) = par!(clock.send(8), one.recv(), two.recv());
         assert_eq!((sent, first, second), (Ok(()), Ok(8), Ok(8)));
 
-        // Through a program that keeps what it goes over.
+        // Through a program that keeps the channel of the handle's way.
         let (tx, mut rx) = channel::<u32>();
         let (way, there) = channel::<Shared<Sender<u32>>>();
         let mut here = there.share();
@@ -848,7 +848,7 @@ fn handle_is_forwarded_in_its_own_application_only() {
         let Some(SendError::NotTaken { value: mut handle, why: Why::Unsendable(_) }) = refused else {
             panic!("{refused:?}")
         };
-        // The keeper may not know yet that the receive at the baker was given up: then it refuses once more.
+        // The keeper may not know yet that the receive at the baker was dropped: then it refuses once more.
         let sends = async {
             loop {
                 match way.send(handle).await {
@@ -863,7 +863,7 @@ fn handle_is_forwarded_in_its_own_application_only() {
         let (sent, received) = par!(handle.send(1), rx.recv());
         assert_eq!((sent, received), (Ok(()), Ok(1)));
 
-        // An enrolment goes on: what its group says goes through the program.
+        // An enrolment travels on: the frames of its group pass through the program.
         let mut here = barrier();
         let mut at_mill = carry(here.enrol(), &river, &mill, "barrier").await?;
         let mut at_baker = carry(at_mill.enrol(), &market, &baker, "barrier").await?;
@@ -883,8 +883,8 @@ struct Hoist {
     rope: ToServer<Sender<u32>>,
 }
 
-/// What goes over a face that is used from another application: large values and those of choices, what is
-/// given up, and an end, if it is of the application in which the face has been.
+/// The operations on a face that is used from another application: large values and those of choices, dropped
+/// operations, and an end, if it belongs to the application in which the face has been.
 #[test]
 fn face_carries_operations_of_a_claimer_in_another_application() {
     run(async {
@@ -920,7 +920,7 @@ fn face_carries_operations_of_a_claimer_in_another_application() {
             assert_eq!(given_up.into_value(), [n]);
             let received = claim.unload.recv().within(Duration::from_millis(5)).await;
             assert_eq!(received, Err(RecvError::TimedOut));
-            // What the server sends now is not received: it is there for the next.
+            // This value is not received yet: the next claimer receives it.
             drop(claim);
             let (sent, received) = par!(server.unload.send(vec![n]), async {
                 here.claim().await?.unload.recv().await.map_err(Error::from)
@@ -941,7 +941,7 @@ fn face_carries_operations_of_a_claimer_in_another_application() {
         assert!(sent.is_ok() && received.is_ok());
         drop(claim);
 
-        // Its holder ends a channel for all.
+        // The claimer ends a channel for all handles.
         let claim = at_baker.claim().await?;
         claim.load.retire();
         assert_eq!(server.load.recv().await, Err(RecvError::Closed));
@@ -957,7 +957,7 @@ fn face_carries_operations_of_a_claimer_in_another_application() {
     });
 }
 
-/// What is lent is not lost with the node that uses it.
+/// A lent end is not lost with the node that uses it.
 #[test]
 fn a_face_that_is_lent_outlives_its_claimer() {
     run(async {
@@ -1011,7 +1011,7 @@ impl dunlin::Lend for Oath {
     }
 }
 
-/// A face that can neither go to its claimer nor be used from there is refused, and stays.
+/// A face that can neither travel to its claimer nor be used from there is refused, and stays.
 #[test]
 fn a_face_that_cannot_serve_two_applications_stays() {
     run(async {
@@ -1047,7 +1047,7 @@ fn a_face_that_cannot_serve_two_applications_stays() {
             swears(&mut here).await?;
             swears(&mut at_mill).await?;
         }
-        // Also a claim that waited while it was claimed elsewhere, and was dropped.
+        // Also for a claim that waited while another handle had it, and was dropped.
         let held = at_mill.claim().await?;
         let given_up = also_there.claim().within(Duration::from_millis(5)).await;
         assert_eq!(given_up.err(), Some(ClaimError::TimedOut));
@@ -1081,14 +1081,14 @@ fn a_program_may_have_a_role_in_each_of_two_applications() {
     });
 }
 
-/// What a subscriber was told: level, target, message and fields, application.
+/// A line of the log: level, target, message and fields, application.
 type Line = (Level, String, String, Option<String>);
 
-/// Keeps what is told, for all tests of this program.
+/// Keeps the lines, for all tests of this program.
 #[derive(Default)]
 struct Keeps {
     lines: Mutex<Vec<Line>>,
-    /// As users' code, it may ask a node something.
+    /// Like a user's subscriber, it may query a node.
     asks: OnceLock<Node>,
 }
 
@@ -1148,17 +1148,16 @@ fn keeps() -> &'static Arc<Keeps> {
     })
 }
 
-/// A node of this application that dials from this address, is admitted, and then does not keep to the
-/// protocol.
+/// A node of this application that dials from this address, is admitted, and then violates the protocol.
 async fn violate(to: &str, from: Ipv4Addr, app: &str, me: u128) -> Result {
     let mut peer = Peer::meet(from.octets(), to, app, life(me)).await?;
-    // It has confirmed, and then sends nothing that is a frame.
+    // It has confirmed, and then sends bytes that are no frame.
     peer.write(&[0xFF; 16]).await?;
     while peer.hear().await.is_ok() {}
     Ok(())
 }
 
-/// Each is an event, and counted; the log has a line for each address that they come from, and ten at most.
+/// Each violation is an event, and counted; the log has a line for each source address, and ten at most.
 #[test]
 fn refusals_do_not_flood_the_log() {
     let keeps = keeps();
@@ -1201,8 +1200,8 @@ fn refusals_do_not_flood_the_log() {
     });
 }
 
-/// What is no node, and what proves nothing, has a line for each address that it comes from; a node of
-/// another application, which only looks for its own, has one for a close look.
+/// A peer that is no node, or proves no identity, has a line for each source address; a node of another
+/// application, which only looks for its own, has one only at a finer level.
 #[test]
 fn strangers_have_a_line_each_and_do_not_flood_the_log() {
     let keeps = keeps();
@@ -1240,7 +1239,7 @@ fn strangers_have_a_line_each_and_do_not_flood_the_log() {
     });
 }
 
-/// As refusals: a peer chooses how many of its declarations do not fit.
+/// Like refusals: a peer chooses how many of its declarations do not fit.
 #[test]
 fn mismatches_do_not_flood_the_log() {
     const NAMES: u64 = 25;

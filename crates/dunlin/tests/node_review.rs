@@ -1,4 +1,4 @@
-//! Regressions from a review of nodes: each was wrong once.
+//! Regressions from a review of nodes.
 #![cfg(feature = "net")]
 
 use std::future::IntoFuture;
@@ -37,7 +37,7 @@ async fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     std::future::poll_fn(|cx| Poll::Ready(Pin::new(&mut *future).poll(cx))).await
 }
 
-/// Everything that can happen without time has happened.
+/// Waits until everything has happened that needs no time.
 async fn quiet() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
@@ -168,7 +168,7 @@ async fn freed<E, F: Future<Output = std::result::Result<E, NameError>>>(declare
     }
 }
 
-/// Memory whose sockets can be kept from writing.
+/// A memory network whose sockets can be kept from writing.
 #[derive(Clone, Default)]
 struct Gated(Arc<Gate>);
 
@@ -191,13 +191,13 @@ impl Gated {
         self.0.shut.store(true, Ordering::SeqCst);
     }
 
-    /// Its sockets break, those to come as well.
+    /// Breaks its sockets, and new ones as well.
     fn cut(&self) {
         self.0.cut.store(true, Ordering::SeqCst);
         self.wake();
     }
 
-    /// Those to come do not break any more.
+    /// New sockets no longer break.
     fn mend(&self) {
         self.0.cut.store(false, Ordering::SeqCst);
     }
@@ -322,7 +322,7 @@ fn a_socket_that_cannot_be_written_is_read() {
         tx.send(0).await?;
         assert_eq!(rx.recv().await?, 0);
         gate.shut();
-        // Each of these makes the receiver's node want to write: an acknowledgement, and places.
+        // Each of these makes the receiver's node write: an acknowledgement, and places.
         for n in 1..30 {
             tx.send(n).await?;
             let received = tokio::time::timeout(Duration::from_secs(2), rx.recv()).await;
@@ -354,7 +354,7 @@ fn a_channel_that_is_poisoned_before_its_home_has_answered() {
         assert!(poll_once(&mut sending).await.is_pending());
         drop(sending);
         tx.poison("no krill");
-        // What was offered stands at its home until that has learned that it is asked back.
+        // The offer stands at its home until that has received the request to withdraw it.
         let mut received = rx.recv().await;
         if received == Ok(1) {
             received = rx.recv().await;
@@ -382,7 +382,7 @@ fn a_channel_that_is_retired_before_its_home_is_known() {
     });
 }
 
-/// Writes an end that is also held elsewhere.
+/// Encodes an end that is also held elsewhere.
 struct Sneaky(Arc<Mutex<Sender<u32>>>);
 
 impl serde::Serialize for Sneaky {
@@ -526,7 +526,7 @@ fn client_joins_the_next_server_if_the_first_is_lost_before_it_answers() {
     });
 }
 
-/// The first to be polled is known here.
+/// Runs on one thread, so that the order of polls is known.
 fn run_alone(test: impl Future<Output = Result>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let limit = Duration::from_secs(60);
@@ -535,7 +535,7 @@ fn run_alone(test: impl Future<Output = Result>) {
 
 #[test]
 fn a_client_whose_acceptor_is_gone_when_it_comes_is_turned_away() {
-    // Before its node has learned of the guest, and when the guest waits to be received.
+    // Before its node has received the guest, and when the guest waits to be received.
     for before in [true, false] {
         run_alone(async {
             let test = format!("r-turned-away-{before}");
@@ -558,7 +558,7 @@ fn a_client_whose_acceptor_is_gone_when_it_comes_is_turned_away() {
                 assert!(why.as_str().contains("refused this client"), "{why}");
                 assert_eq!(received, Err(RecvError::Poisoned(why)));
             } else {
-                // The guest was there, and was dropped with the acceptor: that is an orderly end.
+                // The guest had arrived, and was dropped with the acceptor: that is an end in order.
                 assert!(sent.is_closed(), "{sent}");
                 assert_eq!(received, Err(RecvError::Closed));
             }
@@ -654,7 +654,7 @@ fn received_end_closes_when_its_send_has_failed_fast() {
         let (sent, one) = par!(received.send(1), first.recv());
         assert_eq!((sent?, one?), ((), 1));
 
-        // It is taken, and its node hears nothing of that before it loses the socket.
+        // It is taken, and its node loses the socket before it receives the acknowledgement.
         let (end, mut second) = channel::<u32>();
         gate.shut();
         let (sent, received) = par!(
@@ -740,7 +740,7 @@ fn without_a_name_service_ends_wait_visibly() {
         assert_eq!(node.receiver::<u32>("readings").within(patience).await.unwrap_err(), timed_out);
         assert_eq!(node.sender::<u32>("readings").within(patience).await.unwrap_err(), timed_out);
         assert!(timed_out.to_string().contains("start the node that serves the names"), "{timed_out}");
-        // They are taken back.
+        // They are withdrawn.
         node.leave().await
     });
 }
@@ -749,7 +749,7 @@ static READS: Mutex<bool> = Mutex::new(false);
 static MAY_READ: Condvar = Condvar::new();
 static IS_READ: AtomicBool = AtomicBool::new(false);
 
-/// A receiver, and what delays its reader, if it is not zero.
+/// A receiver, and a number that delays its decoding unless it is zero.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct Late(#[serde(deserialize_with = "late")] u8, Receiver<u32>);
 
@@ -757,15 +757,15 @@ fn late<'de, D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Resul
     let n = <u8 as serde::Deserialize>::deserialize(deserializer)?;
     if n > 0 {
         IS_READ.store(true, Ordering::SeqCst);
-        // No other task is to wait for it: the other node's task may have been woken here last, and tokio
-        // keeps that for this thread.
+        // No other task may wait for it: the other node's task may have been woken here last, and tokio keeps
+        // that task for this thread.
         tokio::task::block_in_place(|| drop(MAY_READ.wait_while(READS.lock().unwrap(), |reads| !*reads).unwrap()));
     }
     Ok(n)
 }
 
-/// A message on a credit was read when the connection by which it had come was over, and up again. The
-/// receiver in it waited for ever for its sender, which had been told that it is lost.
+/// A message on a credit was decoded after its connection had ended and come up again. The receiver in it
+/// waited for ever for its sender, which had been reported as lost.
 #[test]
 fn an_end_that_is_read_in_the_next_life_of_the_connection_is_lost() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
@@ -775,7 +775,7 @@ fn an_end_that_is_read_in_the_next_life_of_the_connection_is_lost() {
         let (b, gate) = gated(test).await;
         let mut tx = a.sender::<Late>("late").await?;
         let mut rx = b.receiver::<Late>("late").policy(fifo(3)).await?;
-        // Then the credits are here.
+        // Then the credits have arrived.
         let (sent, received) = par!(tx.send(Late(0, channel().1)), rx.recv());
         assert!(sent.is_ok() && received.is_ok());
         let (mut other, end) = channel::<u32>();
@@ -797,7 +797,7 @@ fn an_end_that_is_read_in_the_next_life_of_the_connection_is_lost() {
         Result::<()>::Ok(())
     };
     let ended = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(30), test).await });
-    // A reader that is left, if the test has failed, is not waited for.
+    // If the test has failed, a remaining decoder must not delay the shutdown.
     runtime.shutdown_background();
     ended.expect("the test hangs").unwrap();
 }

@@ -11,7 +11,7 @@ use dunlin::node::{ConnectionState, Encoding, Expects, NameError, NodeError};
 use dunlin::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// Nodes of an application of their own, which is named for the test.
+/// Nodes of an application of their own, which has the test's name.
 async fn nodes<const N: usize>(test: &str, listen: &str) -> [Node; N] {
     let names = format!("memory:names-of-{test}");
     let mut nodes = Vec::new();
@@ -74,7 +74,7 @@ fn waiting_end_gets_its_bridge_when_it_is_used_or_its_other_end_is_found() {
         assert_eq!(received, Ok(2));
         drop((asks, answers));
         bridges(0).await;
-        // Dropped unused, it leaves nothing.
+        // Dropped unused, the ends leave nothing.
         drop((a.sender::<u32>("asks").await?, a.receiver::<u32>("answers").await?));
         while a.records().homes + a.records().declared > 0 {
             tokio::task::yield_now().await;
@@ -122,7 +122,7 @@ fn bundle_keeps_its_name_until_its_last_channel_closes() {
         assert_eq!(received?, 7);
         drop(second);
         assert!(server.second.recv().await.unwrap_err() == RecvError::Closed);
-        // Once the name service knows.
+        // Once the name service has registered it.
         while c.server::<Two>("two").await.is_err() {
             tokio::task::yield_now().await;
         }
@@ -158,7 +158,7 @@ fn traffic_between_nodes_remains_counted_after_disconnect() {
     });
 }
 
-/// Bytes are bytes, whatever holds them.
+/// Byte containers of every type have the same encoding.
 #[test]
 fn a_vector_of_bytes_arrives_as_bytes() {
     run(async {
@@ -189,7 +189,7 @@ fn a_fifo_is_filled_without_a_receive() {
             assert_eq!(rx.recv().await?, n);
         }
         rx.retire();
-        // What is sent before the word of it has come counts as sent, and arrives.
+        // A value that is sent before the notice arrives counts as sent, and arrives.
         let mut sent = 0;
         while tx.send(sent).await.is_ok() {
             sent += 1;
@@ -311,7 +311,7 @@ fn a_name_with_the_address_of_its_node() {
     });
 }
 
-/// A node declares its ends to itself only when a node that dials it asks for their names.
+/// A node registers its ends with itself only when a node that dials it asks for their names.
 #[test]
 fn names_of_a_node_that_serves_none_are_found_and_listed_there() {
     run(async {
@@ -324,7 +324,7 @@ fn names_of_a_node_that_serves_none_are_found_and_listed_there() {
         let names: Vec<&str> = listed.ends.iter().map(|end| &*end.name).collect();
         assert_eq!((names, listed.ends[0].waits_for()), (vec!["numbers"], Some("a sender")));
         let name = format!("{address}/numbers");
-        // The node's own end was there first.
+        // The node's own end was registered first.
         let error = asking.receiver::<u32>(&name).await.unwrap_err();
         assert!(matches!(error, NameError::Refused { .. }), "{error}");
         let mut tx = asking.sender::<u32>(&name).await?;
@@ -389,7 +389,7 @@ fn a_node_that_leaves_is_lost() {
     });
 }
 
-/// A leaving node sees the end of its own connections as the others see that of theirs.
+/// A leaving node sees the end of its own connections as the others see the end of theirs.
 #[test]
 fn a_leaving_node_sees_its_connections_end() {
     run(async {
@@ -410,7 +410,7 @@ fn a_leaving_node_sees_its_connections_end() {
     });
 }
 
-/// The node that serves the names ends; another one takes over, and what was joined goes on.
+/// The node that serves the names ends; another one takes over, and joined channels keep working.
 #[test]
 fn names_are_taken_over() {
     run(async {
@@ -473,7 +473,7 @@ fn other_nodes_dial_the_advertised_address() {
         let advertised = port.local_addr()?.to_string();
         let node =
             || Node::builder().app("other_nodes_dial_the_advertised_address").names("memory:names-of-advertised");
-        // The server of the names has met the others already, and so need not dial them.
+        // The server of the names is connected with the others already, so it need not dial them.
         let names = node().listen("memory:").join().await?;
         let _here = names.receiver::<u32>("others").await?;
         let a = node().listen("127.0.0.1:0").advertise(&advertised).join().await?;
@@ -511,7 +511,7 @@ fn declaration_stays_when_its_node_starts_serving_names() {
     });
 }
 
-/// Poison that may be too weak goes to the receiver's node, also if the sender did not know that one yet.
+/// Poison that may be too weak travels to the receiver's node, also if the sender had not found that one yet.
 #[test]
 fn poison_before_the_receiver_is_there() {
     run(async {
@@ -531,8 +531,8 @@ fn poison_before_the_receiver_is_there() {
     });
 }
 
-/// Each declaration of a shared end gives a handle of it, at any node; the first node keeps it, and when it
-/// is gone the end can be declared anew.
+/// Each declaration of a shared end returns a handle of it, at any node; the first node keeps it, and when it
+/// is dropped the end can be declared anew.
 #[test]
 fn a_shared_end_has_handles_at_several_nodes() {
     run(async {
@@ -551,7 +551,7 @@ fn a_shared_end_has_handles_at_several_nodes() {
             sent?;
             assert_eq!(received?, n);
         }
-        // A claim holds back all other handles.
+        // A claim blocks all other handles.
         let [_, _, one, other] = &mut handles[..] else { unreachable!() };
         let (claimed, lone, got) = par!(
             async {
@@ -571,7 +571,7 @@ fn a_shared_end_has_handles_at_several_nodes() {
         let got = got?;
         assert!(got == [10, 11, 12] || got == [12, 10, 11], "{got:?}");
 
-        // All handles are gone, and so is the end: the next declaration has it.
+        // All handles are dropped, and so is the end: the next declaration gets it.
         drop(handles);
         for rx in &mut receivers {
             assert_eq!(rx.recv().await, Err(RecvError::Closed));
@@ -586,7 +586,7 @@ fn a_shared_end_has_handles_at_several_nodes() {
     });
 }
 
-/// A shared declaration of an end that is held alone is refused; and the other way round.
+/// A shared declaration of an end that is held alone is refused, and vice versa.
 #[test]
 fn end_declared_both_shared_and_unshared_is_refused() {
     run(async {
@@ -601,7 +601,7 @@ fn end_declared_both_shared_and_unshared_is_refused() {
     });
 }
 
-/// The node that kept it is lost: handles elsewhere fail, and the end can be had anew.
+/// The keeper of the end is lost: handles elsewhere fail, and the end can be declared anew.
 #[test]
 fn shared_end_can_be_declared_again_after_its_keeper_is_lost() {
     run(async {
@@ -629,8 +629,8 @@ fn shared_end_can_be_declared_again_after_its_keeper_is_lost() {
     });
 }
 
-/// A shared face is declared once: a second declaration is refused, with the remedy. An acceptor has as many
-/// clients as there come.
+/// A shared face is declared once: a second declaration is refused, with the remedy. An acceptor has any
+/// number of clients.
 #[test]
 fn a_shared_face_is_declared_once() {
     run(async {
@@ -658,7 +658,7 @@ fn a_shared_face_is_declared_once() {
     });
 }
 
-/// What a message may carry beside values: an end, and those that cannot leave their node yet.
+/// The contents of a message beside values: an end, and ends that cannot leave their node yet.
 #[derive(Serialize, Deserialize)]
 enum Parcel {
     Sender(Shared<Sender<u8>>),
@@ -667,7 +667,7 @@ enum Parcel {
     Face(Shared<ShopClient>),
 }
 
-/// A handle of every kind of shared end goes along, and is used there.
+/// A message carries a handle of every kind of shared end, and the receiver uses it.
 #[test]
 fn handles_of_shared_ends_go_along() {
     run(async {
@@ -712,7 +712,7 @@ async fn carried(parcel: Parcel, tx: &mut Sender<Parcel>, rx: &mut Receiver<Parc
     received.unwrap()
 }
 
-/// A place for a reply may go on: the accepter of a call lets a third node answer it.
+/// A place for a reply may travel on: the accepter of a call lets a third node answer it.
 #[test]
 fn forwarded_reply_answers_the_original_caller() {
     run(async {
@@ -734,7 +734,8 @@ fn forwarded_reply_answers_the_original_caller() {
     });
 }
 
-/// Told at the sender, with the size and the limit, also if a choice offers it; and the channel goes on.
+/// The sender gets an error with the size and the limit, also if a choice offers the value; and the channel
+/// keeps working.
 #[test]
 fn a_value_that_is_too_large_stays_at_its_sender() {
     run(async {
@@ -762,8 +763,8 @@ fn a_value_that_is_too_large_stays_at_its_sender() {
     });
 }
 
-/// A place in a buffer was promised beforehand, so its send is over before the value is encoded: both ends
-/// are notified.
+/// A place in a buffer was promised beforehand, so the send is complete before the value is encoded: both
+/// ends are notified.
 #[test]
 fn a_value_that_is_too_large_for_a_promised_place_poisons_its_channel() {
     run(async {
@@ -778,8 +779,8 @@ fn a_value_that_is_too_large_for_a_promised_place_poisons_its_channel() {
         assert!(why.as_str().contains("1001 bytes") && why.as_str().contains("at most 1000"), "{why}");
         let sent = tx.send(vec![2; 10]).await;
         assert_eq!(sent, Err(SendError::NotTaken { value: vec![2; 10], why: Why::Poisoned(why) }));
-        // The `Ok` of the send was too early, so `flush` does not say it again; once it has been told, it is
-        // not repeated.
+        // The `Ok` of the send was too early, so `flush` reports the failure instead of a second `Ok`; once
+        // reported, it is not repeated.
         let Err(Error::Node(NodeError::Unwritten { count: 1, values })) = a.flush().await else { panic!("flushed") };
         assert_eq!(values[0].name.as_deref(), Some("blobs"));
         assert!(values[0].why.contains("1001 bytes") && values[0].why.contains("at most 1000"), "{:?}", values[0]);
@@ -788,7 +789,7 @@ fn a_value_that_is_too_large_for_a_promised_place_poisons_its_channel() {
     });
 }
 
-/// Nor is such a value forgotten where nothing is flushed; a node without one leaves in order.
+/// Such a value is also reported where nothing is flushed; a node without one leaves in order.
 #[test]
 fn a_value_that_could_not_be_written_is_an_error_of_leave() {
     run(async {
@@ -800,7 +801,7 @@ fn a_value_that_could_not_be_written_is_an_error_of_leave() {
         a.flush().await?;
         let two_flush = a.clone();
         assert_eq!(tx.send(vec![1; 1001]).await, Ok(()));
-        // Both that began before the first notification learn of it.
+        // Both flushes that began before the first notification report it.
         let (one, other) = par!(a.flush(), two_flush.flush());
         for flushed in [one, other] {
             assert!(matches!(flushed, Err(Error::Node(NodeError::Unwritten { count: 1, .. }))), "{flushed:?}");
@@ -827,7 +828,7 @@ fn a_connection_is_made_when_it_is_needed() {
         }
         let [a, b] = nodes("when_needed", "127.0.0.1:0").await;
         let (mut of_a, mut of_b) = (a.connections(), b.connections());
-        // Of each other's ends they need nothing.
+        // They need none of each other's ends.
         let _alone = (a.receiver::<u8>("of a").await?, b.receiver::<u8>("of b").await?);
         for ups in [&mut of_a, &mut of_b] {
             while let Ok((peer, _)) = ups.try_recv() {
@@ -862,11 +863,11 @@ fn a_connection_is_made_when_it_is_needed() {
 }
 
 thread_local! {
-    /// This thread is within a poll of the test's own future.
+    /// Whether this thread is within a poll of the test's own future.
     static CALLER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Memory that notes on whose path it is dialled.
+/// A memory network that notes for each dial whether it runs in a poll of the test's own future.
 #[derive(Clone, Default)]
 struct Watched(Arc<Mutex<Vec<bool>>>);
 
@@ -908,7 +909,7 @@ fn no_dial_is_on_a_callers_path() {
         builder.network(watched.clone()).join()
     };
     let mut calls = Box::pin(async {
-        // The server of the names has met both, so they dial each other over what is watched.
+        // The server of the names is connected with both, so they dial each other over the watched network.
         let names = node().await?;
         while !names.serves_names() {
             tokio::task::yield_now().await;
@@ -935,7 +936,7 @@ fn no_dial_is_on_a_callers_path() {
     assert!(!dials.is_empty() && !dials.contains(&true), "{dials:?}");
 }
 
-/// So programs can be started before the name service, whichever node that is to be.
+/// So programs can start before the name service, whichever node that will be.
 #[test]
 fn a_node_that_may_not_serve_names_waits_for_one_that_does() {
     run(async {

@@ -1,4 +1,4 @@
-//! Values between nodes are written in the polls of their senders, and read and dropped in those of their
+//! Values between nodes are encoded in the polls of their senders, and decoded and dropped in those of their
 //! receivers, each once: the tasks of a node carry bytes.
 #![cfg(feature = "net")]
 
@@ -29,7 +29,7 @@ async fn polled_as<F: Future>(end: &'static str, future: F) -> F::Output {
     .await
 }
 
-/// How often something was done in a poll of its own end, and elsewhere.
+/// How often an operation ran in a poll of its own end, and elsewhere.
 #[derive(Default)]
 struct Tally {
     own: AtomicUsize,
@@ -54,7 +54,7 @@ static WRITTEN: Tally = Tally::new();
 static READ: Tally = Tally::new();
 static DROPPED_BY_SENDER: Tally = Tally::new();
 
-/// A message that counts where it is written, read, and dropped where it was sent.
+/// A message that counts where it is encoded, decoded, and dropped at its sender.
 struct Krill {
     number: u32,
     was_read: bool,
@@ -97,8 +97,8 @@ async fn two_nodes(test: &str) -> (Node, Node) {
     (node("memory:").await.unwrap(), node("memory:").await.unwrap())
 }
 
-/// On one thread, so that each poll's end is known; and one after the other, since the tallies are the
-/// process's.
+/// On one thread, so that each poll's end is known; and one after the other, since the tallies belong to the
+/// process.
 fn run(test: impl Future<Output = ()>) {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,7 +106,7 @@ fn run(test: impl Future<Output = ()>) {
     runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), test).await.expect("the test hangs") });
 }
 
-/// Carries this many values, and checks that each was written, read and dropped once, by its own ends.
+/// Carries this many values, and checks that each was encoded, decoded and dropped once, by its own ends.
 async fn carry(tx: &mut Sender<Krill>, rx: &mut Receiver<Krill>, values: u32) {
     WRITTEN.take();
     READ.take();
@@ -130,7 +130,7 @@ fn each_value_is_written_read_and_dropped_once_in_polls_of_its_ends() {
         let (a, b) = two_nodes("own_polls").await;
         let (tx, rx) = tokio::join!(a.sender::<Krill>("krill"), b.receiver::<Krill>("krill"));
         let (mut tx, mut rx) = (tx.unwrap(), rx.unwrap());
-        // A value sent while the ends find each other goes by the node's tasks.
+        // A value sent while the ends find each other passes through the node's tasks.
         carry(&mut tx, &mut rx, 2).await;
         carry(&mut tx, &mut rx, 100).await;
         assert_eq!(WRITTEN.take(), (100, 0), "written");
@@ -162,7 +162,7 @@ fn each_value_is_written_read_and_dropped_once_in_polls_of_its_ends() {
     });
 }
 
-/// The same where the channel has a buffer: that has bytes, until a receive takes one of its values.
+/// The same where the channel has a buffer: that holds bytes, until a receive takes one of its values.
 #[test]
 fn buffered_value_is_decoded_by_the_receive_that_takes_it() {
     run(async {
@@ -170,7 +170,7 @@ fn buffered_value_is_decoded_by_the_receive_that_takes_it() {
         let (tx, rx) =
             tokio::join!(a.sender::<Krill>("krill"), b.receiver::<Krill>("krill").policy(fifo(8)).into_future());
         let (mut tx, mut rx) = (tx.unwrap(), rx.unwrap());
-        // Those of the first places go by the node's tasks.
+        // The values of the first places pass through the node's tasks.
         carry(&mut tx, &mut rx, 32).await;
         carry(&mut tx, &mut rx, 100).await;
         assert_eq!((WRITTEN.take(), READ.take(), DROPPED_BY_SENDER.take()), ((100, 0), (100, 0), (100, 0)));
@@ -188,7 +188,7 @@ fn buffered_value_is_decoded_by_the_receive_that_takes_it() {
         assert_eq!(READ.take(), (0, 0), "nothing is read before it is received");
         assert_eq!(polled_as("receiver", rx.recv()).await.unwrap().number, 0);
         assert_eq!(READ.take(), (1, 0));
-        // What is left when the sender ends the channel is received still.
+        // The receiver still receives what is left when the sender ends the channel.
         drop(tx);
         for number in 1..8 {
             assert_eq!(polled_as("receiver", rx.recv()).await.unwrap().number, number);
@@ -199,7 +199,7 @@ fn buffered_value_is_decoded_by_the_receive_that_takes_it() {
     });
 }
 
-/// A node that ends leaves what its receivers have buffered.
+/// A node that ends leaves its receivers their buffered values.
 #[test]
 fn receiver_keeps_its_buffered_values_after_its_node_leaves() {
     run(async {
@@ -224,8 +224,8 @@ fn receiver_keeps_its_buffered_values_after_its_node_leaves() {
     });
 }
 
-/// The tasks of a runtime that is dropped end in any order and at once: a send that is withdrawn may find
-/// nothing left of its node but what it speaks to.
+/// The tasks of a dropped runtime end in any order and at once: a send that is withdrawn may find only the
+/// handle to its node left.
 #[test]
 fn a_runtime_may_be_dropped_while_sends_wait() {
     const CHANNELS: usize = 16;

@@ -1,8 +1,7 @@
-//! Nodes in OS processes of their own: the programs 8, 9, 12 and 13 of the API, and what the others hear when
-//! one is killed.
+//! Nodes in OS processes of their own: the programs 8, 9, 12 and 13 of the API, and what the others notice
+//! when one is killed.
 //!
-//! The test is the parent of all; it only starts them, hears what they say on their standard output, and
-//! kills.
+//! The test is the parent of all; it only starts them, reads their standard output, and kills.
 #![cfg(feature = "net")]
 
 #[path = "support/actor.rs"]
@@ -61,7 +60,7 @@ fn a_role() {
     .unwrap();
 }
 
-/// A node that serves the names if it is the first, and soon gives up lost ones.
+/// A node that serves the names if it is the first, and gives lost ones up soon.
 async fn node(application: &str, names: &str) -> Result<Node> {
     let builder = Node::builder().app(application).names(names);
     Ok(builder.heartbeat(Duration::from_millis(100)).grace(Duration::from_millis(500)).join().await?)
@@ -139,7 +138,7 @@ struct Market {
     referral: ToClient<MarketClient>,
 }
 
-/// Buys something, here or where it was referred to.
+/// Buys something, here or at a shop to which this one refers.
 async fn buys(shop: &mut MarketClient, what: &str) -> Result {
     let price = shop.price.call(Item(what.to_owned())).within(Duration::from_secs(20)).await?;
     shop.basket.send(Item(what.to_owned())).await?;
@@ -155,7 +154,7 @@ async fn buys(shop: &mut MarketClient, what: &str) -> Result {
 async fn market_customer(node: Node) -> Result {
     let mut shop = node.client::<Market>("shop").await?;
     buys(&mut shop, "krill").await?;
-    // The face of another shop, which has come over this one's, refers to a third.
+    // The face of another shop, which arrived over this one's, refers to a third.
     let mut other = shop.referral.recv().await?;
     buys(&mut other, "squid").await?;
     let mut third = other.referral.recv().await?;
@@ -170,7 +169,7 @@ async fn keeps(mut shop: MarketServer, refers_to: Option<MarketClient>) -> Resul
     if let Some(client) = refers_to {
         let mut referral = shop.referral;
         shop.referral = Market::pair().1.referral;
-        // (A process: it is not asked for before the customer has bought.)
+        // (A process: the customer asks for it only after its purchase.)
         drop(spawn(async move {
             let _ = referral.send(client).await;
         }));
@@ -265,7 +264,7 @@ struct Table {
     watch: Call<(), Receiver<Turn>>,
 }
 
-/// Each guest gets a card and a seat; once it has played its own card, and has learned that the game is over,
+/// Each guest gets a card and a seat; once it has played its own card, and has noticed the end of the game,
 /// it leaves.
 async fn dealer(node: Node) -> Result {
     let mut guests = node.acceptor::<Table>("table").await?;
@@ -328,8 +327,7 @@ fn guests_of_an_acceptor_send_and_receive_ends() {
     assert!(dealer.end().success());
 }
 
-// Program 13 as it is written: a seat goes in a turn, and its own receiver in the reply. Both are at the
-// player.
+// Program 13 as written: a turn carries a seat, and the reply its own receiver. Both are at the player.
 
 #[derive(Bundle)]
 struct Seats {
@@ -356,7 +354,7 @@ async fn host(node: Node) -> Result {
     Ok(())
 }
 
-/// Plays with itself, and goes on when the host is gone.
+/// Plays with itself, and continues when the host is gone.
 async fn seated(node: Node) -> Result {
     let mut states = node.connections();
     let mut table = node.client::<Seats>("seats").await?;
@@ -401,7 +399,7 @@ fn a_seat_and_its_receiver_go_to_the_same_guest() {
 
 // The process that is killed.
 
-/// Sends 0, 1, 2, ... as often as a new receiver comes.
+/// Sends 0, 1, 2, ... to each new receiver.
 async fn sender(node: Node) -> Result {
     for _ in 0..2 {
         let mut tx = node.sender::<u64>("numbers").await?;
@@ -421,7 +419,7 @@ async fn sender(node: Node) -> Result {
     node.leave().await
 }
 
-/// Receives so many, and then holds its end.
+/// Receives this many, and then holds its end.
 async fn receiver(node: Node, count: u64) -> Result {
     let mut rx = node.receiver::<u64>("numbers").await?;
     for n in 0..count {
@@ -457,7 +455,7 @@ fn a_sender_learns_that_its_receiver_was_killed_and_a_new_one_is_admitted() {
         let receiver = Actor::start(&[], "receiver", &[&application, &names, "3"]);
         assert_eq!(receiver.hear(), "received");
         drop(receiver); // kills it
-        // Perhaps the fourth had not been offered over there; and if the third's receipt did not arrive, its
+        // The fourth may not have been offered there yet; and if the third's receipt did not arrive, its
         // outcome is unknown.
         let outcome = sender.hear();
         assert!(["2: Unknown", "3: Unknown", "3: NodeLost"].contains(&&*outcome), "{outcome}");
@@ -468,7 +466,7 @@ fn a_sender_learns_that_its_receiver_was_killed_and_a_new_one_is_admitted() {
 #[test]
 fn a_receiver_learns_that_its_sender_was_killed() {
     let (application, names) = (application("killed sender"), address());
-    // Also if the one that is killed has served the names.
+    // Also if the killed process has served the names.
     for sender_serves in [true, false] {
         let start_sender = || {
             let sender = Actor::start(&[], "sender", &[&application, &names]);
@@ -503,7 +501,7 @@ async fn customer(node: Node) -> Result {
     node.leave().await
 }
 
-/// Answers the first question, and thinks about the second for ever.
+/// Answers the first question, and never the second.
 async fn keeper(node: Node) -> Result {
     let mut shop = node.server::<Shop>("shop").await?;
     let ask = shop.price.accept().await?;
@@ -528,15 +526,15 @@ fn a_caller_learns_that_its_server_was_killed_and_a_new_one_is_admitted() {
     assert!(customer.end().success());
 }
 
-// A broker, which serves the names as well, and is not needed once it has brought two together.
+// A broker, which serves the names as well, and is not needed once it has joined two others.
 
-/// Makes a channel, and hands its ends to two others.
+/// Makes a channel, and sends its ends to two others.
 #[derive(Bundle)]
 struct Clinic {
     ask: Call<String, usize>,
 }
 
-/// Serves one client, and says how that ended.
+/// Serves one client, and prints how that ended.
 async fn treats(mut clinic: ClinicServer, is_one_lost: watch::Sender<bool>) {
     let mut unanswered = Vec::new();
     let end = loop {
@@ -566,7 +564,7 @@ async fn treats(mut clinic: ClinicServer, is_one_lost: watch::Sender<bool>) {
     say(format!("{end:?}"));
 }
 
-/// Serves two clients, and stops when both are gone.
+/// Serves two clients, and stops when both have left.
 async fn clinic(node: Node) -> Result {
     let mut guests = node.acceptor::<Clinic>("clinic").await?;
     let (scope, is_one_lost) = (Scope::new(), watch::Sender::new(false));

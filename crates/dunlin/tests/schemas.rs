@@ -1,5 +1,5 @@
-//! Programs of different age: version n with n - 1, over two nodes. What one side writes and the other one
-//! can read passes; anything else is refused when the second end is declared, with the difference.
+//! Programs of different age: version n with n - 1, over two nodes. A message that one side writes and the
+//! other one can read passes; a difference is refused when the second end is declared, with its description.
 #![cfg(all(feature = "net", feature = "macros"))]
 
 use std::time::Duration;
@@ -89,7 +89,7 @@ mod after {
     }
 }
 
-/// What does not fit, each in one thing.
+/// Types that do not fit, each in one respect.
 mod changed {
     use super::*;
 
@@ -104,7 +104,7 @@ mod changed {
         pub(crate) price: String,
     }
 
-    /// The price has gone.
+    /// The price is missing.
     #[derive(Serialize, Deserialize)]
     pub(crate) struct Free {}
 
@@ -149,7 +149,7 @@ fn after() -> after::Order {
     after::Order { note: Some("fresh".into()), id: 7, items: vec![after::Item { price: 40, currency: 3 }] }
 }
 
-/// What the later version reads of the one before.
+/// The later version's reading of an earlier order.
 fn completed() -> after::Order {
     after::Order { note: None, id: 7, items: vec![after::Item { price: 40, currency: 0 }] }
 }
@@ -167,7 +167,7 @@ fn run(test: impl Future<Output = Result>) {
     dunlin::block_on(async { tokio::time::timeout(limit, test).await.expect("the test hangs") }).unwrap();
 }
 
-/// What the second one is told.
+/// The error of the second declaration.
 fn difference<T>(second: Result<T, NameError>) -> String {
     match second {
         Err(NameError::Mismatch { difference, .. }) => difference.to_string(),
@@ -206,7 +206,7 @@ fn incompatible_end_is_refused_with_the_schema_difference() {
         assert!(text.starts_with("\"changed\": ") && text.contains(expected), "{text}");
         assert_eq!(difference(second), "`Order.items[].price`: u32 there, text here");
 
-        // The second declaration gets the refusal, so the other way round as well.
+        // The second declaration gets the refusal, so the reverse order as well.
         let _rx = one.receiver::<before::Order>("gone").await?;
         let second = two.sender::<changed::Order<changed::Free>>("gone").await;
         assert_eq!(difference(second), "`Order.items[].price`: a required field there, no such field here");
@@ -218,7 +218,7 @@ fn incompatible_end_is_refused_with_the_schema_difference() {
         let second = two.sender::<changed::Command>("command").await;
         assert_eq!(difference(second), "`Command.Stop`: not known there, a variant here");
 
-        // What was refused leaves the name to others.
+        // A refused declaration leaves the name to others.
         let mut tx = two.sender::<before::Command>("command").await?;
         let mut rx = _rx;
         let (sent, command) = par!(tx.send(before::Command::Go(1)), rx.recv());

@@ -1,4 +1,4 @@
-//! Scopes: names that processes join, forks that are waited for, places, and names on the network.
+//! Scopes: names that processes join, forks and their end, places, and names on the network.
 
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +19,7 @@ fn run<T>(body: impl Future<Output = Result<T>>) -> T {
     dunlin::block_on(body).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// What a test waits for to know that a process has come so far.
+/// A test waits for this to know that a process has made progress.
 fn bell() -> (Sender<()>, Receiver<()>) {
     dunlin::channel_with(fifo(1))
 }
@@ -38,7 +38,7 @@ fn any_end_first() {
         assert_eq!((waiting[0].declared.line(), waiting[0].declared.file()), (at, file!()));
         assert!(waiting[0].to_string().contains("a channel of `u8`"), "{}", waiting[0]);
 
-        // A waiting process is shown, on a channel made where the name was first used.
+        // A waiting process is listed, on a channel made where the name was first used.
         let id = rx.id();
         let reader = spawn(async move { rx.recv().await });
         let wait = loop {
@@ -75,7 +75,7 @@ fn a_mismatch_names_both() {
         assert!(matches!(error, Some(ScopeError::Type { .. })));
         scope.sender::<String>("n").await?;
 
-        // Of an annotation it is the annotation's place.
+        // An annotated process has the place of its annotation.
         const LINE: u32 = line!() + 2;
         #[process]
         async fn wrong(#[receiver("n")] _rx: Receiver<u8>) {}
@@ -98,7 +98,7 @@ fn an_end_is_joined_once_or_shared_by_all() {
         assert_eq!((name.as_str(), *face, *shared), ("n", "sender", false));
         assert_eq!((joined_at.line(), wanted_at.line()), (first, again));
         assert!(matches!(refused(scope.sender::<u8>("n").shared().await), ScopeError::Taken { shared: false, .. }));
-        // Also when it has been left: an end is left for good.
+        // Also after a drop: an end is left for good.
         drop(tx);
         assert!(matches!(refused(scope.sender::<u8>("n").await), ScopeError::Taken { .. }));
 
@@ -188,7 +188,7 @@ fn one_place_sets_the_policy() {
         let mut declared = 0;
         for _ in 0..2 {
             declared = line!() + 1;
-            drop(scope.receiver::<u8>("n").shared().policy(fifo(1)).await); // each of several processes says so
+            drop(scope.receiver::<u8>("n").shared().policy(fifo(1)).await); // each of several processes declares it
         }
         let error = refused(scope.sender::<u8>("n").policy(fifo(1)).await);
         let ScopeError::Policy { declared_at: Some(at), wanted_at, .. } = &error else { panic!("{error}") };
@@ -355,7 +355,7 @@ fn the_annotation_sets_the_buffering() {
     });
 }
 
-/// Joins, and as a slow one waits in between; counts when it runs.
+/// Joins a name; with `slow`, it then waits before it runs. Counts its run.
 fn sibling(ran: &Arc<AtomicUsize>, slow: Option<(Sender<()>, Receiver<()>)>) -> impl Wired<Output = Result> + use<> {
     let ran = ran.clone();
     wired(move |scope| async move {
@@ -391,8 +391,8 @@ fn none_runs_before_all_siblings_have_joined() {
                 }
             }
             has_joined.recv().await?;
-            // Another process that is started now comes after them: were they let through, the first would
-            // have run.
+            // Another process that is forked now comes after them: if it passed them, the first would have
+            // run.
             for _ in 0..100 {
                 spawn(async {}).await?;
             }
@@ -420,9 +420,9 @@ fn if_one_sibling_cannot_join_none_runs() {
         for exit in [other.await.unwrap_err(), counted.await.unwrap_err()] {
             assert!(matches!(not_started(exit), ScopeError::Type { .. }));
         }
-        assert_eq!(rx.next().await?, None); // it has left what it joined
+        assert_eq!(rx.next().await?, None); // it has left the names that it joined
 
-        // And so if one ends before it has joined.
+        // The same if one ends before it has joined.
         let scope = Scope::new();
         let never = wired(|_| async {
             pending::<()>().await;
@@ -484,7 +484,7 @@ fn finish_waits_for_children_and_names_stragglers() {
         let process = scope.child().fork(listener(here));
         heard.recv().await?;
         let error = loop {
-            // The deadline may pass before it has come to its receive.
+            // The deadline may pass before the process has reached its receive.
             let error = unfinished(&scope).await;
             if !error.stragglers()[0].waits.is_empty() {
                 break error;
@@ -521,7 +521,7 @@ fn finish_is_seen_to_wait() {
             }
         };
         assert_eq!((wait.doing, wait.on), (waits::Doing::Exit, Some(pid)));
-        assert_eq!((wait.made.file(), wait.made.line()), (file!(), at)); // where it was forked
+        assert_eq!((wait.made.file(), wait.made.line()), (file!(), at)); // the place of its fork
         go.send(()).await?;
         finishing.await?
     });
@@ -589,17 +589,17 @@ fn no_process_joins_after_the_end() {
         let mut rx = child.receiver::<u8>("n").await?;
         let _tx = scope.sender::<u8>("m").await?;
         scope.finish(SOON).await?;
-        assert_eq!(rx.next().await?, None); // the sender cannot be joined any more
+        assert_eq!(rx.next().await?, None); // no sender can join any more
         for scope in [&scope, &child, &scope.child()] {
             let exit = scope.fork(async {}).await.unwrap_err();
             assert_eq!(not_started(exit), ScopeError::Finished);
             assert_eq!(refused(scope.sender::<u8>("n").await), ScopeError::Finished);
         }
         assert_eq!(refused(scope.receiver::<u8>("m").await), ScopeError::Finished);
-        // Those are told by their handles; the scope has finished in order.
+        // Their handles report the failures; the scope has finished in order.
         scope.finish(SOON).await?;
 
-        // A child that is finished leaves the scope around it as it is.
+        // A finished child leaves the scope around it as it is.
         let scope = Scope::new();
         scope.child().finish(SOON).await?;
         scope.fork(async {}).await?;
@@ -650,7 +650,7 @@ async fn stage(
     }
 }
 
-/// What the channels of a `stage` end with, after `end` has been done at its source.
+/// The last results of a `stage`'s channels, after `end` at its source.
 async fn ends(end: impl AsyncFnOnce(Sender<u32>)) -> Result<Vec<Result<Option<u32>, RecvError>>> {
     let scope = Scope::new();
     let process = scope.fork(stage());
@@ -672,7 +672,7 @@ fn process_propagates_poison_to_its_other_ends() {
     run(async {
         let full = ends(async |tx| tx.poison("disk full")).await?;
         assert_eq!(full, [poisoned("disk full"), Ok(None), Ok(None)]);
-        // As strongly as it came.
+        // With the strength with which it arrived.
         let weak = ends(async |tx| assert!(tx.poison_with(3, "ink"))).await?;
         let Err(RecvError::Poisoned(reason)) = &weak[0] else { panic!("{weak:?}") };
         assert_eq!((reason.as_str(), reason.strength()), ("ink", 3.into()));
@@ -694,7 +694,7 @@ fn other_errors_and_panics_are_poison() {
 #[test]
 fn process_closes_its_channels_without_poison_on_normal_end() {
     run(async {
-        // `recv` says `Closed` as an error: the channels are retired.
+        // `recv` returns `Closed` as an error: the channels are retired.
         let closed = ends(async |tx| drop(tx)).await?;
         assert_eq!(closed, [Ok(None), Ok(None), Ok(None)]);
         let left = ends(async |mut tx| drop(tx.send(2).await)).await?;
@@ -743,7 +743,7 @@ fn a_whole_channel_is_retired() {
     });
 }
 
-/// Of every kind of end one, and of the shared ones another handle is elsewhere.
+/// One of every kind of end; of the shared ones another handle is elsewhere.
 #[process(propagate)]
 async fn holds_all(
     #[receiver("from")] mut from: Receiver<u8>,
@@ -760,7 +760,7 @@ async fn holds_all(
     Ok(())
 }
 
-/// Its client's face holds a face that others share.
+/// Its client's face holds a shared face.
 #[derive(Bundle)]
 struct Market {
     till: Share<Till>,
@@ -852,7 +852,7 @@ fn place_has_the_requested_number_of_named_workers() {
         let scope = Scope::new();
         let press = scope.on(Place::workers(3).named("press"));
         let barrier = Arc::new(Barrier::new(3));
-        // Each holds up its thread until all three are there.
+        // Each blocks its thread until all three run.
         let held = press.child().fork_n(3, || {
             let barrier = barrier.clone();
             async move {
@@ -871,7 +871,7 @@ fn place_has_the_requested_number_of_named_workers() {
 #[test]
 fn a_place_closes_with_its_scope_and_its_processes() {
     run(async {
-        // Were it closed without regard to the process, that would be seen most times, not always.
+        // A close that ignored the process would show in most rounds, not in all.
         for _ in 0..20 {
             let scope = Scope::new().on(Place::workers(1));
             let (mut go, mut gone) = bell();
@@ -903,7 +903,7 @@ fn spawned_process_stays_in_its_place_and_ends_with_it() {
             spawn(async { spawn(async { thread_name() }).await }).await?
         });
         assert_eq!(spawned.await??.as_deref(), Some("press"));
-        press.finish(SOON).await?; // what was spawned is not waited for
+        press.finish(SOON).await?; // spawned processes do not delay this
         assert_eq!(rung.try_recv(), Err(RecvError::WouldBlock));
         drop(press);
         rung.recv().within(SOON).await?;
@@ -919,7 +919,7 @@ fn a_place_may_be_a_runtime_that_is_there() {
         let there = scope.on(Place::handle(other.handle().clone()));
         let here = scope.on(Place::current());
         assert_eq!(there.fork(async { thread_name() }).await?.as_deref(), Some("other"));
-        // Also when one forks from there.
+        // Also when a process forks from there.
         let name = there.fork(async move { here.fork(async { thread_name() }).await });
         assert_eq!(name.await??.as_deref(), Some("dunlin-worker"));
         Ok(())

@@ -169,7 +169,7 @@ struct Till {
     receipt: ToClient<String>,
 }
 
-/// A face is claimed whole, and goes to its claimer.
+/// A face is claimed whole, and travels to its claimer.
 #[test]
 fn a_face_is_claimed_at_several_nodes() {
     run(async {
@@ -243,7 +243,7 @@ fn handle_forwarded_to_a_third_node_sends_and_claims() {
     });
 }
 
-/// A claim is back when its node is gone.
+/// A claim is released when its node is lost.
 #[test]
 fn a_claim_is_released_when_its_node_is_lost() {
     run(async {
@@ -261,9 +261,9 @@ fn a_claim_is_released_when_its_node_is_lost() {
         passes(here.send(2), &mut rx, 2).await?;
         assert!(stage.send(3).await.is_err());
         drop(stage);
-        // The keeper of the end is gone for the other one.
+        // For the other handle the keeper of the end is lost.
         let refused = loop {
-            // What it had claimed it may claim again, for nothing, until it learns of that.
+            // It may claim again without cost until it notices that.
             match at_b.claim().await {
                 Ok(claim) => drop(claim),
                 Err(refused) => break refused,
@@ -275,7 +275,7 @@ fn a_claim_is_released_when_its_node_is_lost() {
     });
 }
 
-/// The receiver of a shared sender is at a third node: what a handle sends goes on to there.
+/// The receiver of a shared sender is at a third node: the values of a handle travel on to it.
 #[test]
 fn the_receiver_of_a_shared_sender_is_elsewhere() {
     run(async {
@@ -313,8 +313,8 @@ fn the_receiver_of_a_shared_sender_is_elsewhere() {
     });
 }
 
-/// A value with an end in it goes through the keeper, which does not receive it: the first one is said anew,
-/// so that it can.
+/// A value with an end in it passes through the keeper, which does not receive it: the first one is encoded
+/// anew for that.
 #[test]
 fn an_end_goes_through_the_keeper() {
     run(async {
@@ -334,7 +334,7 @@ fn an_end_goes_through_the_keeper() {
             drop(there);
             assert_eq!(here.recv().await, Err(RecvError::Closed));
         }
-        // Given up on its way, it is as before, and goes from the keeper, too.
+        // After its send is dropped on the way, it is as before, and travels from the keeper, too.
         let (end, mut here) = channel::<u32>();
         let mut end = at_b.send(end).within(Duration::from_millis(20)).await.unwrap_err().into_value();
         passes(end.send(1), &mut here, 1).await?;
@@ -345,8 +345,8 @@ fn an_end_goes_through_the_keeper() {
     });
 }
 
-/// A client that is shared at one node, its handle at another, and the server at a third: replies find their
-/// way.
+/// A client that is shared at one node, its handle at another, and the server at a third: replies reach their
+/// callers.
 #[test]
 fn a_call_goes_through_the_keeper() {
     run(async {
@@ -366,7 +366,7 @@ fn a_call_goes_through_the_keeper() {
             served?;
             assert_eq!(replied.map_err(|error| Error::other(error.to_string()))?, n + 1);
         }
-        // The server dies with a request in hand: its caller is notified.
+        // The server is lost with a request in hand: its caller is notified.
         let (called, request) = par!(at_b.call(9), async {
             drop(callee.accept().await);
             drop(callee);
@@ -378,8 +378,8 @@ fn a_call_goes_through_the_keeper() {
     });
 }
 
-/// Each holder of a shared receiver learns at every node that the sender's node is lost, and does not take it
-/// for an end in order.
+/// Each holder of a shared receiver, at every node, notices that the sender's node is lost, and does not take
+/// that for an end in order.
 #[test]
 fn a_lost_sender_is_noticed_everywhere() {
     run(async {
@@ -400,8 +400,8 @@ fn a_lost_sender_is_noticed_everywhere() {
     });
 }
 
-/// A lone send is an offer and its answer; claims that follow each other at one node cost nothing; one that
-/// alternates costs what its words do.
+/// A lone send is an offer and its answer; successive claims at one node cost nothing; alternating claims
+/// cost their frames.
 #[test]
 fn shared_sends_and_claims_cost_the_expected_frames() {
     run(async {
@@ -412,10 +412,10 @@ fn shared_sends_and_claims_cost_the_expected_frames() {
         let mut at_b = along(at_a.clone(), &mut ab).await?;
         passes(at_b.send(0), &mut rx, 0).await?;
         let heard = || a.heard() + b.heard();
-        // Earlier messages may arrive only now: what counts is the least of several.
+        // Earlier messages may arrive only now, so the least of several counts.
         let (mut lone, mut again, mut with_send, mut in_turn) = (u64::MAX, u64::MAX, u64::MAX, u64::MAX);
         for _ in 0..20 {
-            // Before each is counted, a send: its answer comes after all that was said before.
+            // A send before each count: its answer comes after all earlier frames.
             passes(at_b.send(0), &mut rx, 0).await?;
             let before = heard();
             for n in 0..10 {
@@ -439,8 +439,7 @@ fn shared_sends_and_claims_cost_the_expected_frames() {
             }
             with_send = with_send.min(heard() - before);
 
-            // Claim, Granted, Recall, Return, and for each that its place in its channel's buffer is free
-            // again.
+            // Claim, Granted, Recall, Return, and for each a credit for its place in its channel's buffer.
             drop(at_a.claim().await?);
             let before = heard();
             for _ in 0..10 {
@@ -455,7 +454,7 @@ fn shared_sends_and_claims_cost_the_expected_frames() {
     });
 }
 
-/// A node that a handle only passed through is not needed by it.
+/// A handle no longer needs a node through which it only passed.
 #[test]
 fn a_handle_that_went_on_needs_only_the_keeper() {
     run(async {
@@ -488,8 +487,8 @@ fn a_handle_that_went_on_needs_only_the_keeper() {
     });
 }
 
-/// The only handle of an end goes round: to another node, on to a third, and home to where the end is kept,
-/// where it costs nothing any more.
+/// The only handle of an end travels round: to another node, on to a third, and back to its keeper, where it
+/// costs nothing any more.
 #[test]
 fn the_only_handle_goes_round() {
     run(async {
@@ -549,7 +548,7 @@ fn a_handle_goes_home_over_itself() {
     });
 }
 
-/// Handles of a receiver and of a face go home, and on again.
+/// Handles of a receiver and of a face return to their keeper, and travel on again.
 #[test]
 fn handles_of_all_kinds_go_home() {
     run(async {
@@ -578,8 +577,8 @@ fn handles_of_all_kinds_go_home() {
     });
 }
 
-/// A handle that is read where its end is kept, as another type than that has, works there. It cannot go on,
-/// and is not lost.
+/// A handle that is decoded at its end's keeper with another type than the end has works there. It cannot
+/// travel on, and is not lost.
 #[test]
 fn a_handle_comes_home_as_another_type() {
     #[derive(serde::Serialize, serde::Deserialize, Debug)]
@@ -613,8 +612,8 @@ fn a_handle_comes_home_as_another_type() {
     });
 }
 
-/// A handle goes on from a node that has asked for the claim, is still waiting for it, and has no other
-/// handle: the keeper learns of both.
+/// A handle travels on from a node that has requested the claim, still waits for it, and has no other handle:
+/// the keeper receives both frames.
 #[test]
 fn handle_is_forwarded_while_its_node_waits_for_a_claim() {
     run(async {
@@ -637,8 +636,7 @@ fn handle_is_forwarded_while_its_node_waits_for_a_claim() {
     });
 }
 
-/// The only handle goes from node to node without being used, so that no node is welcomed before it has gone
-/// on.
+/// The only handle travels from node to node unused, so that no node is welcomed before it has forwarded it.
 #[test]
 fn a_handle_that_hurries_on() {
     run(async {
@@ -664,7 +662,8 @@ fn a_handle_that_hurries_on() {
     });
 }
 
-/// The claim of a face comes to a node whose last handle has just gone: it goes back, and the face with it.
+/// The claim of a face arrives at a node whose last handle has just been dropped: the claim returns, and the
+/// face with it.
 #[test]
 fn a_face_is_granted_to_a_claimer_that_has_gone() {
     run(async {
@@ -701,8 +700,8 @@ impl dunlin::Buffering for Newest {
     }
 }
 
-/// A receiver of a channel with a policy of one's own cannot leave its node: a face with one in it stays, and
-/// is used from elsewhere.
+/// A receiver of a channel with a custom policy cannot leave its node: a face that contains it stays, and is
+/// used from elsewhere.
 #[test]
 fn a_face_with_a_policy_of_ones_own_is_lent() {
     run(async {
@@ -722,16 +721,16 @@ fn a_face_with_a_policy_of_ones_own_is_lent() {
             till.pay.send(7).await?;
             assert_eq!(server.pay.recv().await?, 7);
             drop(till);
-            // A value that was received elsewhere keeps its place in the buffer until the keeper learns of
-            // it: then there is room for three.
+            // A value that was received elsewhere keeps its place in the buffer until the keeper receives the
+            // notice: then there is room for three.
             drop(at_a.claim().await?);
         }
         Ok(())
     });
 }
 
-/// A face is granted to a node that has more to say, of handles that have gone on from there, than fits into
-/// its channel while its keeper stands in the line: each hears the other one.
+/// A face is granted to a node that has more frames to send, of handles that have travelled on from there,
+/// than fit into its channel while its keeper waits in the queue: each receives the other's frames.
 #[test]
 fn a_face_is_granted_to_a_desk_with_many_messages() {
     run(async {
@@ -744,7 +743,7 @@ fn a_face_is_granted_to_a_desk_with_many_messages() {
         let mut claims = at_b.clone();
         let held = at_a.claim().await?;
         let mut at_c = Vec::new();
-        // It has asked: what it asked for comes.
+        // It has asked: the claim arrives.
         let claimed = claims.claim().within(Duration::from_millis(5)).await;
         assert_eq!(claimed.err(), Some(ClaimError::TimedOut));
         for _ in 0..12 {
@@ -766,7 +765,7 @@ fn a_face_is_granted_to_a_desk_with_many_messages() {
     });
 }
 
-/// The claimer of a receiver at another node retires it: for all, and what was held there continues.
+/// The claimer of a receiver at another node retires it for all; operations that waited there continue.
 #[test]
 fn a_claim_elsewhere_retires_the_channel() {
     run(async {
@@ -788,8 +787,8 @@ fn a_claim_elsewhere_retires_the_channel() {
     });
 }
 
-/// The same with values in the buffer, and a send that waits: that is refused, and handles there receive what
-/// is buffered, then the end.
+/// The same with values in the buffer and a waiting send: the send is refused, and handles there receive the
+/// buffered values, then the end.
 #[test]
 fn buffered_values_remain_after_a_remote_claim_retires_the_channel() {
     run(async {
@@ -823,7 +822,7 @@ fn buffered_values_remain_after_a_remote_claim_retires_the_channel() {
     });
 }
 
-/// The claim stays at another node, unused: a post here takes it back.
+/// The claim stays at another node, unused: a post here recalls it.
 #[test]
 fn a_post_is_not_held_back_by_an_unused_claim() {
     run(async {
@@ -860,8 +859,8 @@ struct Office {
     back: Flip<Share<Desk>>,
 }
 
-/// What comes to the desk is answered there, and twice that is asked at the other side's. At `other` a handle
-/// of that other one goes to, and is used.
+/// Answers the calls at this desk, and makes two at the other side's. With `other`, it also sends a handle of
+/// that desk there, which the receiver uses.
 async fn clerk(mut office: OfficeServer, other: Option<&mut Way<Shared<DeskClient>>>) -> Result {
     let mut back = office.back;
     if let Some(way) = other {
@@ -877,7 +876,7 @@ async fn clerk(mut office: OfficeServer, other: Option<&mut Way<Shared<DeskClien
     Ok(())
 }
 
-/// Two handles of the shared face, by which three things are asked each.
+/// Two handles of the shared face; each makes three calls.
 async fn visitors(office: OfficeClient) -> Result {
     let OfficeClient { mut bell, desk, mut back } = office;
     let visits = async |mut desk: Shared<DeskClient>, from: u32| {
@@ -900,7 +899,7 @@ async fn visitors(office: OfficeClient) -> Result {
     one.and(two).and(answered)
 }
 
-/// A bundle by a name: the holder of a shared face in it shares it there, and can send handles of it on.
+/// A bundle with a name: the holder of a shared face in it shares it there, and can send handles of it on.
 #[test]
 fn a_named_bundle_has_a_shared_face() {
     run(async {

@@ -1,13 +1,12 @@
 //! A bank and its customers, each an OS process, over sockets that a proxy cuts, half-closes and stalls,
 //! while customers are killed (`kill -9`) or stopped for a while, and the bank is stopped, too.
 //!
-//! A customer has one *session* with the bank after the other: it pays 0, 1, 2, ... and has a receipt for
-//! each. What has to hold:
+//! A customer has one *session* with the bank after the other: it pays 0, 1, 2, ... and gets a receipt for
+//! each. The invariants:
 //!
-//! - the bank takes what is paid in order, and nothing twice;
-//! - it has taken what a customer was told to be received, and at most one payment more, of which the
-//!   customer was told nothing;
-//! - whatever happens to one customer, the others go on, and it has a session again when it is back;
+//! - the bank takes payments in order, and none twice;
+//! - it has taken every payment that was reported to the customer as received, and at most one more;
+//! - whatever happens to one customer, the others continue, and it has a session again when it is back;
 //! - the bank, which also serves the names, holds as much memory at the end as after a sixth of the time.
 //!
 //! ```sh
@@ -41,13 +40,13 @@ struct Till {
 
 const APPLICATION: &str = "soak";
 const CUSTOMERS: usize = 3;
-/// So many a customer makes, and then leaves and joins again.
+/// How many payments a customer makes before it leaves and joins again.
 const PAYMENTS: u64 = 400;
-/// A silent peer is given up after this time: some of those that are stopped.
+/// A silent peer is given up after this time: some of the stopped customers are.
 const GRACE: Duration = Duration::from_secs(2);
 /// A customer that makes no progress for this long, though all processes run, hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Memory may grow by so much, beside a tenth: what the allocator keeps in hand.
+/// Memory may grow by this much beside a tenth: the allocator's reserve.
 const SLACK: usize = 4 << 20;
 
 // The processes.
@@ -57,7 +56,7 @@ const SLACK: usize = 4 << 20;
 fn a_role() {
     let Some((role, knows)) = actor::role() else { return };
     let [address, names, life] = &knows[..] else { panic!("{knows:?}") };
-    // It ends when the test is no more.
+    // The process ends with the test.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
         std::process::exit(0);
@@ -69,8 +68,8 @@ fn a_role() {
             "customer" => {
                 let life: u64 = life.parse().expect("a number");
                 for session in life << 24.. {
-                    // A node of its own for each session: what is left of the one before is the bank's
-                    // affair.
+                    // A node of its own for each session: the bank has to clean up the remains of the one
+                    // before.
                     let node = builder().names(names).serve_names(false).join().await?;
                     pays(&node, session).await;
                     let _ = node.leave().await;
@@ -103,7 +102,7 @@ async fn bank(node: &Node) -> Result {
     }
 }
 
-/// One session, until it is broken, or there is enough of it.
+/// One session, until it is interrupted or complete.
 async fn pays(node: &Node, session: u64) {
     let Ok(mut till) = node.client::<Till>("till").within(PATIENCE).await else { return say("unserved") };
     say(format_args!("begins {session} 0"));
@@ -129,19 +128,19 @@ async fn pays(node: &Node, session: u64) {
 
 // The test.
 
-/// What is known of a session.
+/// The state of a session.
 #[derive(Default)]
 struct Session {
-    /// So many payments the customer was told to be received, when it said so last.
+    /// The number of payments reported to the customer as received, in its last report.
     told: u64,
-    /// It has printed that at the end.
+    /// The customer has printed that at the end.
     is_over: bool,
-    /// So many the bank has taken.
+    /// How many payments the bank has taken.
     taken: Option<u64>,
 }
 
 impl Session {
-    /// What is wrong, once both ends are known, or the customer is dead.
+    /// The error of the session, once both ends are known, or the customer is dead.
     fn judge(&self, customer_is_dead: bool) -> Result<(), String> {
         let Some(taken) = self.taken else { return Ok(()) };
         if taken < self.told {
@@ -154,10 +153,10 @@ impl Session {
     }
 }
 
-/// What a process said in which life; `None`: it has ended.
+/// A report of a process and the life that made it; `None`: the process has ended.
 type Heard = (usize, u64, Option<String>);
 
-/// The bank has this number among the processes.
+/// The number of the bank among the processes.
 const BANK: usize = CUSTOMERS;
 
 struct Town {
@@ -169,7 +168,7 @@ struct Town {
     heard: mpsc::Receiver<Heard>,
     sessions: HashMap<u64, Session>,
     payments: u64,
-    /// When each customer was last told that a payment was received.
+    /// The time of each customer's last report of a received payment.
     progress: [Instant; CUSTOMERS],
 }
 
@@ -185,7 +184,7 @@ impl Town {
     fn start(&mut self, who: usize, life: u64) {
         let tell = self.tell.clone();
         let role = if who == BANK { "bank" } else { "customer" };
-        // Its sessions are like those of no other life.
+        // Its sessions have numbers that no other life has.
         let life_of_all = (life * CUSTOMERS as u64 + who as u64).to_string();
         let knows = [&*self.address, &self.proxy, &life_of_all];
         let child = actor::start(&[], role, &knows, move |said| drop(tell.send((who, life, said))));
@@ -207,7 +206,7 @@ impl Town {
         kib.parse::<usize>().unwrap() << 10
     }
 
-    /// Hears what is said until then, or until `enough`.
+    /// Reads reports until then, or until `enough`.
     fn hear_until(&mut self, until: Instant, enough: impl Fn(&Self) -> bool) -> bool {
         while !enough(self) {
             let Ok((who, life, said)) = self.heard.recv_timeout(until.saturating_duration_since(Instant::now())) else {
@@ -244,7 +243,7 @@ impl Town {
                 assert_eq!(session.taken.replace(count), None, "session {number} has ended twice");
                 self.payments += count;
             }
-            // The bank may have learned that there was one, or not.
+            // The bank may have noticed the session, or not.
             "unheard" => drop(self.sessions.remove(&number)),
             _ => panic!("{said}"),
         }
@@ -254,22 +253,22 @@ impl Town {
         }
     }
 
-    /// Whether the life that this session was made in is over.
+    /// Whether the life of this session has ended.
     fn is_dead(&self, session: u64) -> bool {
         let life = session >> 24;
         self.processes[life as usize % CUSTOMERS].1 != life / CUSTOMERS as u64
     }
 
-    /// The sessions that are over, and of which the bank has not said how many payments it has taken.
+    /// The ended sessions for which the bank has not reported its number of payments.
     fn unsettled(&self) -> Vec<String> {
         let sessions = self.sessions.iter().filter(|(number, session)| {
-            // Of one whose customer died early the bank need not have heard.
+            // The bank need not have noticed a session whose customer died early.
             session.taken.is_none() && (session.is_over || session.told > 0 && self.is_dead(**number))
         });
         sessions.map(|(number, session)| format!("{number:x}, {} payments", session.told)).collect()
     }
 
-    /// An event of one participant.
+    /// Harms one participant.
     fn harm(&mut self) {
         let who = self.below(CUSTOMERS as u64 + 1) as usize;
         let now = Instant::now();
@@ -281,7 +280,7 @@ impl Town {
             self.start(who, life);
             return;
         }
-        // Shorter and longer than the grace; the bank shorter.
+        // Shorter and longer than the grace; for the bank only shorter.
         let longest = if who == BANK { 1_000 } else { 4_000 };
         let stopped = Duration::from_millis(self.below(longest));
         let pid = self.pid(who);
@@ -308,7 +307,7 @@ fn setting(name: &str, default: u64) -> u64 {
 fn nothing_is_lost_or_kept_while_customers_die_and_sockets_break() {
     let (seconds, seed) = (setting("DUNLIN_SOAK", 8), setting("DUNLIN_SEED", 1));
     println!("DUNLIN_SEED={seed} DUNLIN_SOAK={seconds}");
-    // The proxy has threads of its own; this one hears.
+    // The proxy has threads of its own; this one reads reports.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let faults = Proxy::new(seed, u64::MAX);
     // A port that was free a moment ago.
@@ -348,7 +347,7 @@ fn nothing_is_lost_or_kept_while_customers_die_and_sockets_break() {
             assert!(progress.elapsed() < PATIENCE, "customer {who} has paid nothing for {:?}", progress.elapsed());
         }
     }
-    // Each goes on, and each session that is over is known to be to both.
+    // Each makes progress, and both ends have reported each ended session.
     let now = Instant::now();
     let go_on = |town: &Town| town.progress.iter().all(|progress| *progress > now);
     assert!(town.hear_until(now + PATIENCE, go_on), "a customer hangs: {:?}", town.progress.map(|at| at.elapsed()));

@@ -1,4 +1,4 @@
-//! Spawned processes: handle, name, exit, cancel; and what the wait records say of them.
+//! Spawned processes: handle, name, exit, cancel, and their wait records.
 
 use dunlin::prelude::*;
 use dunlin::waits::{self, Doing, Pid};
@@ -74,7 +74,7 @@ fn the_waiting_process_is_named() {
         let known = waits::processes().into_iter().find(|p| p.first == pid).unwrap();
         assert_eq!(known.name.as_deref(), Some("hungry"));
         assert!(known.made.file().ends_with("spawn.rs"));
-        // It will be waiting soon; `closed` would say if it had given up.
+        // It will be waiting soon; `closed` would show that it had given up.
         let wait = loop {
             match waits::snapshot().into_iter().find(|w| w.channel == Some(tx.id())) {
                 Some(wait) => break wait,

@@ -1,5 +1,5 @@
-//! A receiver that has stopped holds up its own sender, no other, and a bounded amount of memory. Each test
-//! has a process of its own in mind: what is measured is the whole process.
+//! A receiver that has stopped delays its own sender, no other, and keeps a bounded amount of memory. Each
+//! test measures the whole process.
 #![cfg(all(feature = "net", target_os = "linux"))]
 
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +10,7 @@ use dunlin::prelude::*;
 
 const MIB: usize = 1 << 20;
 
-/// Only one at a time, so that each measures itself.
+/// One test at a time, so that each measures itself.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn run<F: Future<Output = Result>>(test: impl FnOnce() -> F) {
@@ -19,7 +19,7 @@ fn run<F: Future<Output = Result>>(test: impl FnOnce() -> F) {
     dunlin::block_on(async { tokio::time::timeout(limit, test()).await.expect("the test hangs") }).unwrap();
 }
 
-/// They do not wake each other with heartbeats: nothing moves without a cause.
+/// No heartbeat wakes them, so nothing moves without a cause.
 async fn nodes(test: &str, listen: &str) -> Result<[Node; 2]> {
     let node = || {
         let builder = Node::builder().app(test).names(&format!("memory:names-of-{test}")).listen(listen);
@@ -28,7 +28,7 @@ async fn nodes(test: &str, listen: &str) -> Result<[Node; 2]> {
     Ok([node().await?, node().await?])
 }
 
-/// The memory that this process has, in bytes.
+/// The resident memory of this process, in bytes.
 fn resident() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
@@ -43,8 +43,8 @@ fn blob(n: usize) -> Bytes {
 fn a_stopped_receiver_stalls_no_other_and_holds_little_memory() {
     run(|| async {
         let [a, b] = nodes("stopped", "127.0.0.1:0").await?;
-        // Rendezvous and queues whose receivers have stopped: each sender has sent what it could, and is held
-        // up now.
+        // Rendezvous and queues whose receivers have stopped: each sender has sent all that it could, and now
+        // waits.
         let mut stopped = Vec::new();
         for n in 0..8 {
             let name = format!("stopped {n}");
@@ -75,7 +75,7 @@ fn a_stopped_receiver_stalls_no_other_and_holds_little_memory() {
         }
         println!("{} MiB before, {} MiB at most", before / MIB, most / MIB);
         assert!(most < before + 64 * MIB, "{} MiB before, {} MiB at most", before / MIB, most / MIB);
-        // A sender that was held up still is, and nothing of it is lost.
+        // Each waiting sender still waits, and nothing of it is lost.
         for (n, (mut rx, sending)) in stopped.into_iter().enumerate() {
             for expected in if n % 2 == 0 { 3..=3 } else { 1..=3 } {
                 assert_eq!(rx.recv().await?, blob(expected));
@@ -89,7 +89,7 @@ fn a_stopped_receiver_stalls_no_other_and_holds_little_memory() {
 #[test]
 fn transfers_in_both_directions_complete_with_full_buffers() {
     run(|| async {
-        // Small buffers: each side has to read before the other can write on.
+        // Small buffers: each side has to read before the other can write again.
         let [a, b] = nodes("both", "memory:").await?;
         let mut transfers = Vec::new();
         for (from, to) in [(&a, &b), (&b, &a)] {

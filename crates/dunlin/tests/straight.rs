@@ -1,5 +1,5 @@
-//! Large values for a receiver that several nodes share go straight from their sender's node to the one that
-//! receives them, and not through the one that keeps the receiver.
+//! Large values for a receiver that several nodes share travel straight from their sender's node to the one
+//! that receives them, and not through the one that keeps the receiver.
 #![cfg(feature = "net")]
 
 use std::time::Duration;
@@ -14,7 +14,7 @@ use support::{carry, nodes, run};
 
 const LARGE: usize = 300_000;
 
-/// How many bytes this node has sent to that one, and received from it.
+/// The bytes that this node has sent to that one, plus those that it has received from it.
 fn said(node: &Node, to: &Node) -> u64 {
     let with = node.traffic().into_iter().find(|(peer, _)| *peer == to.me());
     with.map_or(0, |(_, traffic)| traffic.written + traffic.read)
@@ -37,8 +37,8 @@ fn they_do_not_pass_the_keeper() {
     });
 }
 
-/// The same of one that has gone on from `d`: by the keeper its channel is joined with the agent of a handle
-/// of its own.
+/// The same for one that was forwarded from `d`: at the keeper its channel is joined with the agent of
+/// another handle.
 #[test]
 fn nor_do_those_for_a_handle_that_went_on() {
     run(async {
@@ -75,8 +75,8 @@ fn they_go_through_a_keeper_that_is_in_both_applications() {
     });
 }
 
-/// Twenty values, of which the keeper has the first one at most. On a slow machine it may have to pass that
-/// one on twice.
+/// Twenty values, of which the keeper has the first one at most. On a slow machine it may have to forward
+/// that one twice.
 async fn come_straight(mut tx: Sender<Bytes>, mut there: Shared<Receiver<Bytes>>, [a, b, c]: [&Node; 3]) -> Result {
     let (sent, got) = par!(
         async {
@@ -98,15 +98,15 @@ async fn come_straight(mut tx: Sender<Bytes>, mut there: Shared<Receiver<Bytes>>
     sent?;
     assert_eq!(got?, (0..20).collect::<Vec<u8>>());
     let (through, straight) = (said(c, a), said(c, b));
-    // The first one has come before the sender knew that receivers are elsewhere. A late claimer is passed
-    // over, and asks again.
+    // The first one arrived before the sender knew that receivers are elsewhere. A late claimer is skipped,
+    // and asks again.
     assert!(through < 4 * LARGE as u64, "{through} bytes came through the keeper, {straight} straight");
     assert!(straight >= 19 * LARGE as u64, "{straight} bytes came straight");
     Ok(())
 }
 
-/// Five for the first claimer, five for the next, and so on: what is on its way to a claimer that gives its
-/// claim up goes to the next.
+/// Five for the first claimer, five for the next, and so on: a value on its way to a claimer that drops its
+/// claim goes to the next.
 #[test]
 fn claimers_at_two_nodes_have_five_each() {
     run(async {
@@ -122,7 +122,7 @@ fn claimers_at_two_nodes_have_five_each() {
                 let mut claim = shared.claim().await?;
                 let mut five = Vec::new();
                 while five.len() < 5 {
-                    // Given up once for each, perhaps while the value is on its way.
+                    // Each receive times out once, perhaps while the value is on its way.
                     let hurried = claim.recv().within(Duration::from_micros(1500)).await;
                     let (number, _) = if let Ok(got) = hurried { got } else { claim.recv().await? };
                     five.push(number);
@@ -168,7 +168,7 @@ fn the_keeper_receives_too() {
             }
             Ok::<_, dunlin::Error>(got)
         };
-        // One first, that is read elsewhere, and one for a receive here.
+        // First one that is read elsewhere, and one for a receive here.
         let (sent, got) = par!(tx.send((0, value(0))), there.recv());
         sent?;
         assert_eq!(got?.0, 0);
@@ -194,7 +194,7 @@ fn the_keeper_receives_too() {
     });
 }
 
-/// What was posted by a sender that is gone is still read at its node.
+/// A posted value of a dropped sender is still read at its node.
 #[test]
 fn a_posted_value_outlives_its_sender() {
     run(async {
@@ -214,7 +214,7 @@ fn a_posted_value_outlives_its_sender() {
     });
 }
 
-/// A handle that has gone on from where it came to.
+/// A handle that was forwarded from its first node.
 #[test]
 fn a_handle_that_went_on_gets_them_too() {
     run(async {

@@ -1,5 +1,5 @@
-//! The laws under real threads: tokio with two workers, processes that are cut off at any moment, values
-//! counted. No test sleeps.
+//! The laws under real threads: tokio with two workers, processes cut off at any moment, and counted values.
+//! No test sleeps.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use dunlin::{RecvError, rendezvous};
 /// Runs on two workers.
 fn on_two<F: Future<Output: Send> + Send + 'static>(future: F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    // Not every test uses what does that, and each has to pass alone.
+    // Not every test starts the clock otherwise, and each has to pass alone.
     dunlin::start_clock();
     runtime.block_on(async { tokio::spawn(future).await.unwrap() })
 }
 
-/// Gives way `n` times.
+/// Yields `n` times.
 async fn give_way(n: u64) {
     for _ in 0..n {
         tokio::task::yield_now().await;
@@ -107,7 +107,7 @@ fn deadlines_are_exact() {
     });
 }
 
-/// Counts how many of it exist.
+/// Counts its own instances.
 struct Counted(u64, Arc<AtomicUsize>);
 
 impl Counted {
@@ -158,7 +158,7 @@ fn aborted_processes_lose_nothing_of_others() {
                 })
                 .collect();
             give_way(round % 7).await;
-            // One of each side is aborted wherever it stands; its partners go on without it.
+            // One of each side is aborted at any point; its partners continue without it.
             processes[0].cancel();
             processes[3].cancel();
             drop((tx, rx));
@@ -252,7 +252,7 @@ fn an_unpolled_claimer_blocks_others_for_its_patience_only() {
         let mut sleeper = Box::pin(b.claim());
         assert!(futures_poll(sleeper.as_mut()).await.is_none());
         drop(held);
-        // The clock of the wait records ticks in its own thread.
+        // The clock of the wait records ticks on its own thread.
         drop(c.claim().await.unwrap());
     });
 }
@@ -266,8 +266,8 @@ async fn futures_poll<F: Future + Unpin>(mut future: F) -> Option<F::Output> {
     .await
 }
 
-/// Sender and receiver meet while the receiver ends the channel by `end`: the slot tells what the receiver
-/// got.
+/// Sender and receiver meet while the receiver ends the channel by `end`: the slot shows whether the receiver
+/// got the value.
 fn race_with(end: fn(Receiver<u64>), policy: fn() -> dunlin::Policy) {
     on_two(async move {
         for round in 0..VALUES / 3 {
@@ -335,7 +335,7 @@ fn a_rendezvous_is_exact_when_it_is_poisoned() {
     });
 }
 
-/// A process that chooses between sending to and receiving from all it is connected with.
+/// A process that chooses between sends to and receives from all its neighbours.
 async fn party(
     who: u64,
     rounds: usize,
@@ -391,7 +391,8 @@ async fn party(
     (sent, got)
 }
 
-/// Mixed choices at both ends of every edge: all get on, and what was sent is what was received.
+/// Mixed choices at both ends of every edge: all make progress, and the received values are those that were
+/// sent.
 fn graph(parties: usize, edges: &[(usize, usize)], rounds: usize, cut: bool) {
     let mut ends: Vec<(Vec<_>, Vec<_>)> = (0..parties).map(|_| Default::default()).collect();
     for (from, to) in edges {
@@ -443,8 +444,8 @@ fn a_complete_graph_of_choices_gets_on() {
 
 const PHASES: u64 = 1_000;
 
-/// A process that chooses between three barriers, its neighbours and going on, and gives some choices up,
-/// until all have gone through so many phases. It tells of each.
+/// A process that chooses between three barriers, its neighbours and an immediate branch, and drops some
+/// choices, until all have passed this many phases. It reports each.
 async fn restless(
     who: u64,
     mut barriers: [Barrier; 3],
@@ -474,7 +475,7 @@ async fn restless(
         };
         let (gives_up, patience) = (random.below(4) == 0, random.below(4));
         tokio::select! { biased; () = choice => {}, () = give_way(patience), if gives_up => {} }
-        // A choice that was given up may have taken part in a phase: the barriers know.
+        // A dropped choice may have taken part in a phase: the barriers know.
         let now = barriers.iter().map(Barrier::phases).sum();
         if now > done {
             assert_eq!(now, done + 1, "two phases in one choice");
@@ -488,7 +489,7 @@ async fn restless(
     }
 }
 
-/// They once took over ten seconds under load. No livelock has been found since.
+/// These once took over ten seconds under load. No livelock has been found since.
 #[test]
 fn choices_at_barriers_get_on() {
     for parties in [4, 8] {
@@ -508,7 +509,7 @@ fn choices_at_barriers_get_on() {
             loop {
                 match tokio::time::timeout(Duration::from_secs(10), has_gone_on.changed()).await {
                     Ok(Ok(())) => {}
-                    // No one is left to notify.
+                    // No party is left to notify.
                     Ok(Err(_)) => break,
                     Err(_) => {
                         let waits = dunlin::waits::snapshot();
@@ -574,7 +575,7 @@ fn skip_races_with_a_taker() {
         let receiver = spawn(async move {
             let mut got = 0;
             loop {
-                // Never parked, always looking: it comes at any moment of the choice.
+                // It polls without ever parking, so it arrives at any moment of the choice.
                 match rx.try_recv() {
                     Ok(value) => {
                         assert_eq!(value, got, "lost or doubled");

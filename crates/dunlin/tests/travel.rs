@@ -1,4 +1,4 @@
-//! Senders, callers and places for replies that go from node to node, while they are used.
+//! Senders, callers and places for replies that travel from node to node, while they are used.
 #![cfg(feature = "net")]
 
 use std::time::Duration;
@@ -67,7 +67,7 @@ fn a_sender_comes_home() {
     });
 }
 
-/// What was sent on credits arrives before what is sent from the next node, and nothing is lost.
+/// Values sent on credits arrive before those sent from the next node, and nothing is lost.
 #[test]
 fn a_buffer_is_filled_from_several_nodes() {
     run(async {
@@ -99,7 +99,7 @@ fn a_buffer_is_filled_from_several_nodes() {
     });
 }
 
-/// Round and round, with a value from each stop.
+/// The sender travels round and round, and sends a value at each stop.
 #[test]
 fn a_sender_travels_in_a_ring() {
     run(async {
@@ -111,7 +111,7 @@ fn a_sender_travels_in_a_ring() {
         let (mut tx, mut rx) = channel::<usize>();
         for stop in 0..60 {
             tx = along(tx, &mut ways[stop % 4]).await?;
-            // At some stops it is only passed on.
+            // At some stops it is only forwarded.
             if stop % 3 != 1 {
                 let (sent, received) = par!(tx.send(stop), rx.recv());
                 sent?;
@@ -122,8 +122,8 @@ fn a_sender_travels_in_a_ring() {
     });
 }
 
-/// A node that only passes an end on attaches nothing there: it keeps no half of the channel, and the other
-/// end's node hears nothing.
+/// A node that only forwards an end attaches nothing there: it keeps no half of the channel, and sends
+/// nothing to the other end's node.
 #[test]
 fn forwarding_node_attaches_nothing() {
     run(async {
@@ -132,7 +132,7 @@ fn forwarding_node_attaches_nothing() {
             [way::<Sender<u32>>(&a, &b, "sab").await?, way(&b, &c, "sbc").await?, way(&a, &d, "sad").await?];
         let mut receivers =
             [way::<Receiver<u32>>(&a, &b, "rab").await?, way(&b, &c, "rbc").await?, way(&a, &d, "rad").await?];
-        // What is said of the end before this one may still be on its way; and on a slow machine an end may
+        // Frames about the end before this one may still be on their way; and on a slow machine an end may
         // rest for too long.
         let (mut heard, mut attached) = ([u64::MAX; 2], [usize::MAX; 2]);
         for _ in 0..200 {
@@ -177,7 +177,7 @@ fn an_end_that_is_dropped_unused_ends_its_channel() {
     });
 }
 
-/// A node that dies with an end that it was given, and had not used.
+/// A node is lost with an unused end that it had received.
 #[test]
 fn an_end_that_is_lost_unused_ends_its_channel() {
     run(async {
@@ -194,7 +194,7 @@ fn an_end_that_is_lost_unused_ends_its_channel() {
     });
 }
 
-/// What it has posted is received first: until then the message with the sender waits.
+/// The values that it has posted are received first: until then the message with the sender waits.
 #[test]
 fn a_sender_is_at_rest_when_it_leaves() {
     run(async {
@@ -215,7 +215,7 @@ fn a_sender_is_at_rest_when_it_leaves() {
     });
 }
 
-/// A send of the message that waits for that can be given up.
+/// A send of the waiting message can be dropped.
 #[test]
 fn a_message_that_waits_can_be_given_up() {
     run(async {
@@ -268,7 +268,7 @@ struct Front {
     ask: Call<u32, String>,
 }
 
-/// A question goes from node to node with the place for its answer.
+/// A question travels from node to node with the place for its answer.
 #[test]
 fn reply_answers_the_caller_from_another_node() {
     run(async {
@@ -322,7 +322,7 @@ fn a_receiver_goes_to_another_node_and_on() {
     });
 }
 
-/// What is buffered goes along, in order; so do places that were promised, and the policy.
+/// Buffered values travel with it, in order; so do promised places, and the policy.
 #[test]
 fn a_buffer_moves_with_its_receiver() {
     run(async {
@@ -356,7 +356,7 @@ fn a_buffer_moves_with_its_receiver() {
     });
 }
 
-/// A send that stands when the receiver leaves is received where that is.
+/// A send that waits when the receiver leaves is received at the receiver's new node.
 #[test]
 fn an_offer_finds_its_receiver() {
     run(async {
@@ -411,7 +411,7 @@ fn both_ends_travel_at_once() {
     });
 }
 
-/// A server that is handed on goes on serving the same clients.
+/// A forwarded server keeps serving the same clients.
 #[test]
 fn forwarded_callee_serves_the_same_caller() {
     run(async {
@@ -444,7 +444,7 @@ fn forwarded_callee_serves_the_same_caller() {
     });
 }
 
-/// Ends that were found by a name.
+/// Ends found by a name.
 #[test]
 fn named_ends_transfer_values_after_both_move() {
     run(async {
@@ -463,8 +463,8 @@ fn named_ends_transfer_values_after_both_move() {
     });
 }
 
-/// A node that has sent an end on may declare its name anew at once: before the send is complete the name is
-/// free.
+/// A node that has sent an end away may declare its name anew at once: the name is free before the send is
+/// complete.
 #[test]
 fn the_name_of_an_end_that_has_gone_on_is_free() {
     run(async {
@@ -498,7 +498,8 @@ impl dunlin::Buffering for Mine {
     }
 }
 
-/// A sender that came through a node in between, and is still unused, learns that its receiver is gone.
+/// A sender that arrived through a node in between, and is still unused, notices that its receiver is
+/// dropped.
 #[test]
 fn an_unused_sender_sees_the_end() {
     run(async {
@@ -513,7 +514,7 @@ fn an_unused_sender_sees_the_end() {
     });
 }
 
-/// What cannot go is refused, with the value.
+/// An end that cannot travel is refused, and the value returned.
 #[test]
 fn refused_send_returns_receiver_with_a_custom_policy() {
     run(async {
@@ -535,8 +536,8 @@ enum Loop {
     Number(u32),
 }
 
-/// In one program it waits for an impossible receiver, and a deadline returns it; a channel of nodes refuses
-/// it.
+/// In one program it waits for an impossible receiver, and a deadline returns it; a channel between nodes
+/// refuses it.
 #[test]
 fn a_receiver_does_not_go_over_its_own_channel() {
     run(async {
@@ -591,7 +592,7 @@ fn ends_move_with_the_buffer_that_they_are_in() {
     });
 }
 
-/// The ends in a reply are there, though the replying process has gone on.
+/// The ends in a reply arrive, though the replying process has continued.
 #[test]
 fn ends_come_in_replies() {
     run(async {
@@ -618,8 +619,8 @@ fn ends_come_in_replies() {
     });
 }
 
-/// Both ends of a channel in one message: it is a channel where they arrive, with what was buffered, and from
-/// there they go on.
+/// Both ends of a channel in one message: they form a channel where they arrive, with the buffered values,
+/// and can travel on from there.
 #[test]
 fn both_ends_go_in_one_message() {
     run(async {
@@ -648,7 +649,7 @@ fn both_ends_go_in_one_message() {
             let (sent, received) = par!(sends, receives);
             sent?;
             received?;
-            // Back, and the receiver on by another way.
+            // Both return, and the receiver travels on by another way.
             let (rx, mut tx) = along((rx, tx), &mut ba).await?;
             let (_, mut rx) = along((channel().0, rx), &mut ab).await?;
             let (sent, received) = par!(tx.send(20), rx.recv());
@@ -663,7 +664,7 @@ fn both_ends_go_in_one_message() {
     });
 }
 
-/// Also where its receiver goes after that.
+/// Also where its receiver travels after that.
 #[test]
 fn a_sender_that_is_lost_is_lost_where_its_receiver_goes() {
     run(async {
@@ -686,7 +687,7 @@ fn a_sender_that_is_lost_is_lost_where_its_receiver_goes() {
     });
 }
 
-/// The other way round.
+/// The same with the roles exchanged.
 #[test]
 fn a_receiver_that_is_lost_is_lost_where_its_sender_goes() {
     run(async {
@@ -703,7 +704,7 @@ fn a_receiver_that_is_lost_is_lost_where_its_sender_goes() {
             b.leave().await?;
             while !matches!(news.recv().await?.1, dunlin::node::ConnectionState::Down(_)) {}
             let mut tx = along(tx, &mut ac).await?;
-            // Of a buffer the first ones may have found a place before the end was known.
+            // Some values of a buffer may have found a place before the end was known.
             let error = loop {
                 if let Err(error) = tx.send(2).await {
                     break error;
@@ -730,7 +731,7 @@ fn a_sender_travels_for_a_long_time() {
             let ((), received) = tokio::try_join!(sends, async { Ok(rx.recv().await?) })?;
             assert_eq!(received, stop);
             let (there, here) = &mut ways[stop % 3];
-            // What is wrong is to be told, not to be waited for.
+            // Errors should be reported here instead of a hang.
             let carries = async { there.send(tx).await.map_err(|error| Error::other(error.to_string())) };
             ((), tx) = tokio::try_join!(carries, async { Ok(here.recv().await?) })?;
         }
@@ -738,7 +739,7 @@ fn a_sender_travels_for_a_long_time() {
     });
 }
 
-/// What is sent on a credit has gone, whether it is received or not: the ends in it are dropped where it
+/// A value sent on a credit has left, whether it is received or not: the ends in it are dropped where it
 /// arrives.
 #[test]
 fn unreceived_ends_on_credits_are_dropped() {
@@ -749,7 +750,7 @@ fn unreceived_ends_on_credits_are_dropped() {
             let mut ab = way::<Receiver<Sender<u32>>>(&a, &b, &format!("ab {round}")).await?;
             let (mut to_b, from_a) = channel_with::<Sender<u32>>(fifo(4));
             let mut from_a = along(from_a, &mut ab).await?;
-            // The credits are here.
+            // This brings the credits.
             let (sent, received) = par!(to_b.send(channel().0), from_a.recv());
             assert!(sent.is_ok() && received.is_ok(), "{sent:?}");
             // One end has not been between nodes, the other one has.
@@ -767,7 +768,7 @@ fn unreceived_ends_on_credits_are_dropped() {
     });
 }
 
-/// Reads nothing.
+/// Decodes nothing.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct Unreadable(Sender<u32>, #[serde(deserialize_with = "refuse")] u8);
 
@@ -775,7 +776,7 @@ fn refuse<'de, D: serde::Deserializer<'de>>(_: D) -> std::result::Result<u8, D::
     Err(serde::de::Error::custom("that is no krill"))
 }
 
-/// The same if it cannot be read.
+/// The same if it cannot be decoded.
 #[test]
 fn ends_on_credits_that_cannot_be_read_are_dropped() {
     run(async {
@@ -798,8 +799,8 @@ fn ends_on_credits_that_cannot_be_read_are_dropped() {
     });
 }
 
-/// An end in a value that is complete when it is sent is this node's before that can be received: so it goes
-/// on at once, and nothing of it is left behind.
+/// An end in a value whose send is complete at once belongs to this node before it can be received: so it can
+/// travel on at once, and leaves nothing behind.
 #[test]
 fn end_received_on_a_credit_is_forwarded_at_once() {
     run(async {
@@ -819,7 +820,7 @@ fn end_received_on_a_credit_is_forwarded_at_once() {
             sent?;
             assert_eq!(received?, round);
         }
-        // Records of what was passed on are gone with the ends.
+        // Records of forwarded ends are removed with the ends.
         for node in [&a, &b, &c] {
             while node.records().proxies > 0 {
                 tokio::task::yield_now().await;
@@ -829,7 +830,7 @@ fn end_received_on_a_credit_is_forwarded_at_once() {
     });
 }
 
-/// The receiver of an end sends it on at once, before its giver knows that it was received.
+/// The receiver of an end sends it on at once, before its previous node knows that it was received.
 #[test]
 fn end_is_forwarded_before_its_receipt_is_acknowledged() {
     run(async {
@@ -860,8 +861,8 @@ fn end_is_forwarded_before_its_receipt_is_acknowledged() {
     });
 }
 
-/// A receiver whose sender has gone goes into a message that is complete when it is sent: that the channel
-/// has ended is said when its new home is there.
+/// A receiver whose sender is dropped travels in a message whose send is complete at once: the notice of the
+/// channel's end waits for the new home.
 #[test]
 fn receiver_without_a_sender_reports_closed_after_moving_on_a_credit() {
     run(async {

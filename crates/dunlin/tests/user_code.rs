@@ -1,5 +1,5 @@
-//! A node runs code of its users: messages are written, read and dropped. Whatever that does, it holds up or
-//! fails its own channel only.
+//! A node runs code of its users, which encodes, decodes and drops messages. That code can block or fail its
+//! own channel only.
 #![cfg(feature = "net")]
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,11 +10,11 @@ use dunlin::prelude::*;
 use serde::ser::SerializeTupleStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// With a thread for each of those that stand, and some that go on.
+/// With a thread for each blocked call, and some that keep running.
 fn run(test: impl Future<Output = Result>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(6).enable_all().build().unwrap();
     let result = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), test).await });
-    // What stands, if the test has failed, is not waited for.
+    // If the test has failed, a blocked call must not delay the shutdown.
     runtime.shutdown_background();
     result.expect("the test hangs").unwrap();
 }
@@ -24,17 +24,17 @@ async fn node(test: &str) -> Node {
     node.heartbeat(Duration::from_millis(400)).grace(Duration::from_secs(1)).listen("memory:").join().await.unwrap()
 }
 
-/// A node on threads of its own, which are there until the program ends.
+/// A node on threads of its own, which exist until the program ends.
 ///
-/// A worker of tokio's that user code holds up keeps the task that was woken last on it: other workers do not
-/// steal that one. Over memory, what a node writes wakes the task of the peer's socket there.
+/// A worker of tokio's that user code blocks keeps the task that was woken last on it: other workers do not
+/// steal that one. Over memory, a write of the node wakes the task of the peer's socket there.
 async fn node_apart(test: &'static str) -> Node {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
     let runtime: &'static tokio::runtime::Runtime = Box::leak(Box::new(runtime));
     runtime.spawn(node(test)).await.unwrap()
 }
 
-/// Stops every caller until it is opened.
+/// Blocks every caller until it is opened.
 struct Gate {
     open: Mutex<bool>,
     opened: Condvar,
@@ -66,7 +66,7 @@ impl Gate {
     }
 }
 
-/// A message that is held up where its type says.
+/// A message that blocks in the operation that its type names.
 macro_rules! stops {
     ($name:ident, $gate:ident, writing: $writing:expr, reading: $reading:expr, dropping: $dropping:expr) => {
         static $gate: Gate = Gate::new();
@@ -85,8 +85,8 @@ macro_rules! stops {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-                // A node asks what the type wants to read before there is anything, and would be held up
-                // here.
+                // A node starts a decode to find the kind of the type before there is a value, and would be
+                // blocked here.
                 let n = u32::deserialize(deserializer)?;
                 if $reading {
                     $gate.pass();
@@ -110,8 +110,8 @@ stops!(StopsReading, READING, writing: false, reading: true, dropping: false);
 stops!(StopsWritingLate, WRITING_LATE, writing: true, reading: false, dropping: false);
 stops!(StopsReadingLate, READING_LATE, writing: false, reading: true, dropping: false);
 
-/// Channels on the same connection, in both directions, and on another one go on while `gate` holds one of
-/// `T` up; so does the node.
+/// Channels on the same connection, in both directions, and on another one keep working while `gate` blocks
+/// one of `T`; so does the node.
 ///
 /// `late`: the nodes have been quiet before.
 async fn others_go_on<T: Portable>(test: &str, message: fn(u32) -> T, gate: &'static Gate, late: bool) -> Result {
@@ -133,7 +133,7 @@ async fn others_go_on<T: Portable>(test: &str, message: fn(u32) -> T, gate: &'st
         assert_eq!((sent?, received?), ((), n));
     }
     if late {
-        // So long that no watch for delayed tasks runs any more: it has to be started anew.
+        // Long enough that no watch for delayed tasks runs any more, so it has to start anew.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     let held = tokio::spawn(async move {
@@ -152,8 +152,8 @@ async fn others_go_on<T: Portable>(test: &str, message: fn(u32) -> T, gate: &'st
         assert_eq!((sent?, received?), ((), n));
         assert_eq!((a.waiting(), b.waiting()), (vec![], vec![]));
     }
-    // Longer than what counts as silence: what is to be seen is that nothing happens, and a thread that is
-    // held up has no virtual time.
+    // Longer than the limit of silence: the test shows that nothing happens, and a blocked thread has no
+    // virtual time.
     tokio::time::sleep(Duration::from_millis(2000)).await;
     assert!(!held.is_finished());
     gate.open();
@@ -187,7 +187,7 @@ fn slow_decoding_delays_no_other_channel_of_a_quiet_node() {
 
 static WRITING_ENDS: Gate = Gate::new();
 
-/// It is long in writing if there are ends in it.
+/// Its encoding takes long if there are ends in it.
 #[derive(Deserialize)]
 struct Ends(Option<(Sender<u32>, Receiver<u32>)>);
 
@@ -224,7 +224,7 @@ fn ends_follow_a_receiver_that_moves_while_a_message_is_encoded() {
         let before = c.heard();
         let mut rx = carry(rx, &b, &a, "to a").await?;
         let receiving = tokio::spawn(async move { rx.recv().await });
-        // From the one node that the receiver moves, and from the other that it is there.
+        // One frame from the node that the receiver leaves, and one from its new node.
         while c.heard() < before + 2 {
             tokio::task::yield_now().await;
         }
@@ -235,7 +235,7 @@ fn ends_follow_a_receiver_that_moves_while_a_message_is_encoded() {
         assert_eq!((sent?, received?), ((), 1));
         let (sent, received) = par!(says.send(2), hears.recv());
         assert_eq!((sent?, received?), ((), 2));
-        // No peer has broken the protocol.
+        // No peer has violated the protocol.
         for connections in &mut connections {
             while let Ok((_, state)) = connections.try_recv() {
                 assert_eq!(state, dunlin::node::ConnectionState::Up);
@@ -247,7 +247,7 @@ fn ends_follow_a_receiver_that_moves_while_a_message_is_encoded() {
 
 static WRITING_LEFT: Gate = Gate::new();
 
-/// It stops behind its end.
+/// It blocks behind its end.
 #[derive(Deserialize)]
 struct Left(Sender<u32>, ());
 
@@ -261,7 +261,7 @@ impl Serialize for Left {
     }
 }
 
-/// The message is written by what its end is when that is known, and not by what it was.
+/// The encoding uses the kind of the end when that is known, and not the earlier one.
 #[test]
 fn end_closed_while_its_message_is_encoded_is_still_sent() {
     run(async {
@@ -280,7 +280,7 @@ fn end_closed_while_its_message_is_encoded_is_still_sent() {
         while a.records().by_core == before {
             tokio::task::yield_now().await;
         }
-        // What is over is dropped before this has gone to and fro.
+        // Ended channels are dropped before this has crossed both ways.
         for n in 0..20 {
             let (sent, received) = par!(ping.send(n), pong.recv());
             assert_eq!((sent?, received?), ((), n));
@@ -296,7 +296,7 @@ fn end_closed_while_its_message_is_encoded_is_still_sent() {
 static GUARDED: Mutex<u32> = Mutex::new(0);
 static COME: AtomicBool = AtomicBool::new(false);
 
-/// It locks what a caller of the node holds.
+/// It takes a lock that a caller of the node holds.
 #[derive(Debug, Deserialize)]
 struct Locks;
 
@@ -334,7 +334,7 @@ fn encode_may_take_a_lock_that_a_caller_of_the_node_holds() {
     });
 }
 
-/// A message that panics where its type decides; and then it does so in no caller.
+/// A message that panics in the operation that its type names, but never in a caller.
 macro_rules! panics {
     ($name:ident, writing: $writing:expr, reading: $reading:expr, dropping: $dropping:expr) => {
         #[derive(Debug)]
@@ -357,7 +357,7 @@ macro_rules! panics {
 
         impl Drop for $name {
             fn drop(&mut self) {
-                // Only in a task of the node, where the test would not see it.
+                // Only in a task of the node, which the test does not see.
                 let here = std::thread::current().name() == Some("the node's");
                 assert!(!here || !$dropping(self.0) || std::thread::panicking(), "no dropping");
             }
@@ -379,7 +379,7 @@ fn apart(test: &str, then: impl AsyncFnOnce(Node, Node) -> Result) {
     result.expect("the test hangs").unwrap();
 }
 
-/// A channel between the nodes goes on.
+/// A channel between the nodes keeps working.
 async fn goes_on<T: Portable>(tx: &mut Sender<T>, rx: &mut Receiver<T>, message: fn(u32) -> T) -> Result {
     let (sent, received) = par!(tx.send(message(1)), rx.recv());
     assert!(sent.is_ok(), "{:?}", sent.map_err(|error| error.to_string()));
@@ -404,7 +404,7 @@ fn a_message_that_panics_in_reading_fails_its_send() {
     apart("u-panics-reading", async |a, b| {
         let (mut tx, mut rx) = (a.sender::<PanicsReading>("n").await?, b.receiver::<PanicsReading>("n").await?);
         goes_on(&mut tx, &mut rx, PanicsReading).await?;
-        // As soon as a receive tries to read it.
+        // As soon as a receive decodes it.
         let error = tokio::select! {
             sent = tx.send(PanicsReading(7)) => sent.unwrap_err(),
             received = rx.recv() => panic!("{received:?} was received"),
@@ -418,14 +418,14 @@ fn a_message_that_panics_in_reading_fails_its_send() {
 #[test]
 fn a_message_that_panics_when_it_is_dropped_poisons_its_channel() {
     apart("u-panics-dropping", async |a, b| {
-        // With an end, which the node hands over when the value has been received, and drops what is left of
-        // that.
+        // With an end, which the node adopts when the value has been received, and then drops the rest of the
+        // value.
         type WithEnd = (PanicsDropping, Sender<()>);
         let with_end = |n| (PanicsDropping(n), channel().0);
         let (mut tx, mut rx) = (a.sender::<WithEnd>("n").await?, b.receiver::<WithEnd>("n").await?);
         let (mut other_tx, mut other_rx) = (a.sender::<u32>("other").await?, b.receiver::<u32>("other").await?);
         goes_on(&mut tx, &mut rx, |n| (PanicsDropping(n), channel().0)).await?;
-        // It is received; then the node of its sender drops what it had kept.
+        // It is received; then the node of its sender drops the kept value.
         let (sent, received) = par!(tx.send(with_end(7)), rx.recv());
         assert!(sent.is_ok());
         assert_eq!(received?.0.0, 7);
@@ -438,14 +438,14 @@ fn a_message_that_panics_when_it_is_dropped_poisons_its_channel() {
     });
 }
 
-/// It asks its node while it is written, and writes the answer.
+/// It queries its node while it is encoded, and encodes the answer.
 #[derive(Deserialize)]
 #[serde(from = "usize")]
 struct Asks {
     node: Option<Node>,
 }
 
-/// A type reads what it declares to write.
+/// A type decodes the same type that it declares to encode.
 impl From<usize> for Asks {
     fn from(_: usize) -> Self {
         Self { node: None }

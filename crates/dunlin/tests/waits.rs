@@ -1,7 +1,7 @@
-//! Every wait visible, beyond channels (those are laws): the process, for what, since when, and that the line
-//! is gone afterwards, however the wait ended.
+//! Every wait is visible, beyond channels (those are laws): the process, the operation, the time, and the
+//! removal of the record afterwards, however the wait ended.
 //!
-//! All on one thread, so a process that was spawned has been polled once the test has given way.
+//! All on one thread, so a spawned process has been polled once the test has yielded.
 
 use std::future::{Future, pending};
 use std::pin::{Pin, pin};
@@ -14,7 +14,7 @@ use futures_core::Stream;
 
 const LONG: Duration = Duration::from_secs(3600);
 
-/// What `who` waits for.
+/// The waits of `who`.
 fn lines(who: Pid) -> Vec<Wait> {
     waits::snapshot().into_iter().filter(|wait| wait.who == who).collect()
 }
@@ -30,7 +30,7 @@ async fn settle() {
     }
 }
 
-/// Starts a process that waits, and gives its only line.
+/// Starts a process that waits, and returns its only wait.
 async fn waiting<F>(body: F) -> (Process<F::Output>, Wait)
 where
     F: Future<Output: Send + 'static> + Send + 'static,
@@ -134,7 +134,7 @@ async fn a_poll_through_a_borrow_is_shown_until_the_next_use() {
         drop(worker);
         assert_eq!(lines(me), [], "forgotten, and then dropped what it waited for");
 
-        // The next poller is shown in place of the one that gave up, and not with its age.
+        // The next poller is shown in place of the one that was dropped, and without its age.
         let mut worker = spawn(pending::<()>());
         assert!(poll(&mut worker).is_pending());
         (me, lines(me)[0].since, worker)
@@ -156,7 +156,7 @@ async fn the_age_is_kept() {
     let waiter = spawn(async move {
         let (mut worker, mut timer) = (spawn(pending::<()>()), pin!(sleep(LONG)));
         for _ in 0..3 {
-            // Polled anew with every poke.
+            // Each poke polls it anew.
             let (worker, timer) = (&mut worker, &mut timer);
             tokio::select! { biased; _ = worker => {}, _ = timer => {}, _ = poked.recv() => {} }
         }
@@ -258,7 +258,7 @@ async fn a_future_that_panics_leaves_no_line() {
 
 #[tokio::test]
 async fn unchosen_handle_leaves_no_wait() {
-    // `alt!`, `Choice`, and a choice with a send, which has a decision to share.
+    // `alt!`, `Choice`, and a choice with a send, which shares a decision.
     for way in 0..3 {
         let (mut tx, mut rx) = channel::<u8>();
         let (mut never, _never) = channel::<u8>();
@@ -331,7 +331,7 @@ async fn pending_stream_counts_as_waiting_until_its_next_use() {
         for policy in [rendezvous(), fifo(2)] {
             let (mut tx, mut rx) = channel_with::<u8>(policy.clone());
             let id = rx.id();
-            // What counts as another use.
+            // The operations that count as another use.
             type Use = fn(&mut Receiver<u8>);
             let uses: [Use; 6] = [
                 |rx| drop(rx.recv()),
@@ -433,7 +433,7 @@ async fn a_blocking_call() {
     assert_eq!((wait.doing, wait.on, wait.channel), (Doing::Return, Some(pid), None));
     assert_eq!(wait.made.line(), line);
     assert!(wait.to_string().contains(&format!("ms for return of {pid} (")), "{wait}");
-    // The call is a process too, and its own wait is shown.
+    // The call is a process too, and its own wait is visible.
     while doing(pid) != [Doing::Receive] {
         tokio::task::yield_now().await;
     }

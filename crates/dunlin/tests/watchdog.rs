@@ -1,5 +1,5 @@
-//! What a program under `#[dunlin::main]` or `block_on` prints by itself: suspected deadlocks, its waits on
-//! SIGQUIT, and the error that `main` returns.
+//! The output of a program under `#[dunlin::main]` or `block_on`: suspected deadlocks, its waits on SIGQUIT,
+//! and the error that `main` returns.
 //!
 //! Each program is an OS process: this one, started again with a name in its environment. It has no test
 //! harness, whose threads might hold ends.
@@ -26,7 +26,7 @@ mod programs {
 
     pub(crate) const VARIABLE: &str = "WATCHDOG_PROGRAM";
 
-    /// For how long a program waits for what ends its waits: many times the watchdog's patience here.
+    /// How long the event that ends a program's waits takes: many times the watchdog's patience here.
     const LONG: Duration = Duration::from_millis(1200);
 
     pub(crate) fn run(name: &str) {
@@ -79,7 +79,7 @@ mod programs {
     fn main_only() -> ExitCode {
         dunlin::block_on(async {
             let (_tx, mut rx) = channel::<u8>();
-            // A timer that was there before counts no more.
+            // An ended timer counts no more.
             sleep(Duration::from_millis(1)).await;
             let _ = rx.recv().within(Duration::from_millis(1)).await;
             drop(rx.recv().await);
@@ -95,7 +95,7 @@ mod programs {
             };
             par!(nested, async {
                 let mut slot = Some(1);
-                // The barrier's other party never comes.
+                // The barrier's other party never arrives.
                 let (mut barrier, _absent) = (barrier(), ());
                 let other = barrier.enrol();
                 alt! {
@@ -129,7 +129,7 @@ mod programs {
         ExitCode::SUCCESS
     }
 
-    // ---- no deadlocks: something that dunlin does not see ends the wait
+    // ---- no deadlocks: something invisible to dunlin ends the wait
 
     fn innocent(end: impl Future<Output = ()>) -> ExitCode {
         dunlin::block_on(end);
@@ -288,7 +288,7 @@ mod programs {
         ExitCode::SUCCESS
     }
 
-    /// Nothing can be written to its stderr: the clock goes on.
+    /// Its stderr accepts nothing: the clock keeps running.
     fn unread() -> ExitCode {
         std::thread::spawn(|| drop(std::io::stderr().write_all(&[b'.'; 1 << 20])));
         dunlin::block_on(async {
@@ -386,13 +386,13 @@ mod tests {
     }
 
     pub(crate) fn all() {
-        // A silent program would be waited for until the machine is switched off.
+        // Without this limit the test would wait for a silent program for ever.
         std::thread::spawn(|| {
             std::thread::sleep(Duration::from_secs(120));
             eprintln!("a program has not said what was expected of it within two minutes");
             std::process::exit(1);
         });
-        // It stands still for two seconds beside the others.
+        // It blocks for two seconds beside the others.
         let unset = std::thread::spawn(a_deadlock_is_suspected_after_two_seconds_without_the_variable);
         if cfg!(all(debug_assertions, target_os = "linux")) {
             deadlocks_are_suspected();
@@ -459,7 +459,7 @@ mod tests {
             "listens",
             "signal",
         ];
-        // It has stood still for as long as the others when these have ended.
+        // It has waited as long as the others when these have ended.
         let mut node = start("node");
         let children = programs.map(start);
         for (program, child) in programs.iter().zip(children) {
@@ -517,7 +517,7 @@ mod tests {
     fn errors_that_cannot_be_printed_do_no_harm() {
         for closed in [true, false] {
             let mut child = start("unread");
-            // Otherwise the pipe fills, since it is not read.
+            // Otherwise the pipe fills, since nothing reads it.
             let pipe = child.stderr.take().filter(|_| !closed);
             ready(&mut child);
             quit(&child);

@@ -1,11 +1,11 @@
-//! A node beside a peer that says anything: frames, values with ends in them, and bytes that are none of
-//! these. Virtual time, and everything follows from the bytes.
+//! A node beside a peer that sends anything: frames, values with ends in them, and bytes that are none of
+//! these. Time is virtual, and the bytes determine everything.
 //!
-//! What the peer says is made so that much of it is nearly right: it names channels that it has learned of,
-//! and says again, with a few bytes changed, values that the node has written itself.
+//! Much of the peer's output is nearly right: it names channels that it has received, and repeats values that
+//! the node has written itself, with a few bytes changed.
 //!
-//! What has to hold: nothing panics, the two honest nodes go on talking, and nothing is left of it all once
-//! the peer has gone.
+//! The invariants: nothing panics, the two honest nodes keep exchanging values, and nothing of the peer is
+//! left once it has disconnected.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -30,14 +30,14 @@ use super::{End, messages};
 
 const APPLICATION: &str = "fuzz";
 
-/// The peer says and waits at most so often: what follows from more bytes than that is as good as none.
+/// The peer's limit of sends and waits: more bytes than that add little.
 const STEPS_MAX: usize = 200;
 
-/// So many values are sent on without a pause. On the credits of a peer that has a place for any number of
-/// them a send waits for nothing, and no time would pass.
+/// How many values are sent without a pause. On the credits of a peer that has a place for any number of them
+/// a send never waits, and no time would pass.
 const GIVEN_AT_ONCE: u32 = 256;
 
-/// What goes in a message: an end of any kind, several, or none.
+/// The content of a message: an end of any kind, several, or none.
 #[derive(Debug, Serialize, Deserialize)]
 enum Parcel {
     One(End),
@@ -52,7 +52,7 @@ struct Till {
 }
 
 /// # Panics
-/// A node does, or does what it must not.
+/// A node panics, or violates an invariant.
 pub(crate) fn run(data: &[u8]) {
     let mut u = Unstructured::new(data);
     let sim = Sim::new(u64::arbitrary(&mut u).unwrap_or(0));
@@ -70,14 +70,13 @@ async fn beside_a_peer(u: Unstructured<'_>) -> Result {
         if peer.u.is_empty() {
             break;
         }
-        // What cannot be made from the rest of the bytes is not done, and what the node does not let it say
-        // is not said.
+        // A step that the rest of the bytes cannot form is skipped, and so is a send that the node refuses.
         let _ = peer.step().await;
     }
     peer.socket = None;
 
     let before = pings.load(Ordering::Relaxed);
-    // Longer than the grace for a peer that does not come back, and the patience of all that waits for it.
+    // Longer than the grace for a peer that does not return, and the patience of every wait for it.
     sleep(Duration::from_secs(40)).await;
     assert!(pings.load(Ordering::Relaxed) > before + 10, "the honest pair is silent");
     for process in processes {
@@ -86,7 +85,7 @@ async fn beside_a_peer(u: Unstructured<'_>) -> Result {
     }
     super::nothing_is_left(&[node.clone(), friend.clone()]).await?;
     match node.leave().await {
-        // The peer has promised a place for a value, and then told a limit that is lower.
+        // The peer has promised a place for a value, and then declared a lower limit.
         Err(Error::Node(NodeError::Unwritten { .. })) => {}
         left => left?,
     }
@@ -115,8 +114,8 @@ async fn talk(node: &Node, friend: &Node, pings: Arc<AtomicU64>) -> Result<Proce
     }))
 }
 
-/// Ends that the friend makes, whose other ends stay with it: what the peer is lent of these has its home, or
-/// its other half, at a third node.
+/// Ends that the friend makes, whose other ends stay with it: so the home, or the other half, of some of the
+/// peer's ends is at a third node.
 struct Borrowed {
     asks: Sender<u32>,
     ends: Receiver<Parcel>,
@@ -143,7 +142,8 @@ impl Borrowed {
     }
 }
 
-/// What the peer can attach to, under names that are declared anew when it has broken them.
+/// The ends to which the peer can attach, under names that are declared again when the peer has broken their
+/// channels.
 fn offer_everything(node: &Node, mut borrowed: Borrowed) -> Vec<Process<()>> {
     let wait = Duration::from_secs(1);
     let again = Duration::from_millis(10);
@@ -206,7 +206,7 @@ fn offer_everything(node: &Node, mut borrowed: Borrowed) -> Vec<Process<()>> {
     ]
 }
 
-/// What has an end of a channel whose other end a process of this node has for a while.
+/// A parcel with an end of a channel whose other end a process of this node holds for a while.
 fn make(kind: u32) -> Parcel {
     let (tx, rx) = channel::<u32>();
     let (gone, kept) = match kind % 11 {
@@ -252,7 +252,7 @@ fn unpack(parcel: Parcel) {
     }
 }
 
-/// A process uses an end as it may be used, and drops it.
+/// A process uses an end as its kind allows, and drops it.
 fn put_to_use(end: End) {
     let wait = Duration::from_secs(1);
     let process = spawn(async move {
@@ -287,21 +287,21 @@ fn put_to_use(end: End) {
     drop(process);
 }
 
-/// The peer, at its side of a socket.
+/// The peer at its end of a socket.
 struct Peer<'a> {
     u: Unstructured<'a>,
     address: String,
     socket: Option<Box<dyn Socket>>,
     arrived: BytesMut,
-    /// Each time that it dials: another node, or the same one again.
+    /// The number of each dial: from another node, or from the same one again.
     number: u64,
     attempt: u64,
     resume: Resume,
     /// Channels whose home is the node, or has been.
     theirs: BTreeSet<ChannelId>,
-    /// Channels of which this peer is the home, since the node has sent it.
+    /// Channels whose home is this peer, since the node has sent them.
     own: BTreeSet<ChannelId>,
-    /// What the node has written as values.
+    /// The values that the node has written.
     values: Vec<Bytes>,
     ticket: u64,
 }
@@ -340,7 +340,7 @@ impl<'a> Peer<'a> {
                 return self.write(&bytes).await;
             }
             195..=229 => {
-                // What follows from time.
+                // Pauses, for the effects of time.
                 let millis = [20, 100, 1_000, 20_000][self.pick(4)?];
                 sleep(Duration::from_millis(millis)).await;
                 return self.hear().await;
@@ -358,7 +358,7 @@ impl<'a> Peer<'a> {
             }
         };
         self.say(&frames).await?;
-        // There and back.
+        // A round trip.
         sleep(Duration::from_millis(5)).await;
         self.hear().await
     }
@@ -414,7 +414,7 @@ impl<'a> Peer<'a> {
         self.write(&bytes_of(frames)).await
     }
 
-    /// The node reads for as long as the socket is open, so this does not wait for ever.
+    /// The node reads as long as the socket is open, so this ends.
     async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(socket) = &mut self.socket else { return Ok(()) };
         let written = socket.write_all(bytes).await;
@@ -474,7 +474,7 @@ impl<'a> Peer<'a> {
         channels.iter().rev().nth(n).copied().unwrap_or(ChannelId(n as u128))
     }
 
-    /// It has the other end of all that the node offers.
+    /// Declarations of the other end of every channel that the node offers.
     fn declarations(&mut self) -> Vec<Frame> {
         let mut frames = Vec::new();
         for (number, name, which) in [
@@ -496,7 +496,7 @@ impl<'a> Peer<'a> {
         frames
     }
 
-    /// A value: one that the node has written, with some bytes changed, or any.
+    /// A value: one that the node has written, with some bytes changed, or any bytes.
     fn value(&mut self) -> io::Result<Vec<Frame>> {
         let n = self.byte()?;
         let channel = Self::nth(&self.theirs, n.into());
@@ -519,8 +519,8 @@ impl<'a> Peer<'a> {
         Ok(vec![Frame::ToHome(channel, ToHome::Value { head, total, first: value.into() })])
     }
 
-    /// Any frame, of a channel that is known. What is seldom said of itself, since it ends the connection:
-    /// words about the connection, and what the machine's own fuzzing is about.
+    /// Any frame, of a known channel. Frames about the connection, which end it, and those that the machine's
+    /// own fuzz target covers, are rare.
     fn frame(&mut self) -> io::Result<Frame> {
         let frame = messages::frame(&mut self.u).map_err(io::Error::other)?;
         let theirs = |channel: ChannelId| Self::nth(&self.theirs, channel.0);

@@ -19,7 +19,7 @@ fn connection_reads_written_bytes_then_end_of_stream() {
             here.finish().unwrap();
             here.finish().unwrap();
             assert!(there.read(1).await.unwrap().is_empty());
-            // The other direction goes on.
+            // The other direction stays open.
             there.write_all(&mut Bytes::from("squid")).await.unwrap();
             assert_eq!(here.read(4096).await.unwrap(), "squid");
             drop(there);
@@ -51,7 +51,7 @@ fn short_write_to_connection_leaves_unwritten_bytes_in_buffer() {
     });
 }
 
-/// Also if another system call has filled it, of which tokio does not learn.
+/// Also if another system call has filled it, which tokio does not notice.
 #[cfg(unix)]
 #[test]
 fn connection_is_writable_when_the_system_takes_bytes() {
@@ -73,7 +73,7 @@ fn connection_is_writable_when_the_system_takes_bytes() {
             });
             rustix::io::write(&here, &[7]).unwrap();
             drop(there);
-            // A connection that has failed does not wait, either.
+            // A connection that has failed does not wait either.
             while rustix::io::write(&here, &[7; 65_536]).is_ok() {}
             here.writable().await.unwrap();
         }
@@ -102,7 +102,7 @@ fn unchosen_read_of_connection_consumes_nothing() {
     });
 }
 
-/// The system takes no more: one write waits, and then another branch is chosen.
+/// The system's buffer is full: one write waits, and then the choice takes another branch.
 #[test]
 fn unchosen_write_to_connection_writes_nothing() {
     dunlin::block_on(async {
@@ -187,7 +187,7 @@ fn close_waits_for_peer_eof_and_counts_discarded_bytes() {
             assert_eq!(timed_out.unwrap_err().kind(), ErrorKind::TimedOut);
             there.write_all(&mut Bytes::from("squid")).await.unwrap();
             drop(there);
-            // What was read before the deadline is counted there.
+            // The bytes read before the deadline are counted there.
             assert_eq!(here.close().await.unwrap(), 5);
             assert_eq!(here.close().await.unwrap(), 0);
         }
@@ -227,7 +227,7 @@ fn addresses_are_those_of_the_sockets() {
     });
 }
 
-/// The reader of what a peer floods takes turns with other processes.
+/// The reader of a flooding peer takes turns with other processes.
 #[test]
 fn reads_give_way() {
     dunlin::block_on(async {

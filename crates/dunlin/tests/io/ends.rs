@@ -27,7 +27,7 @@ fn pieces_and_ends_go_both_ways() {
             );
             let () = sent;
             assert!(received == large());
-            // The other direction goes on until its own end.
+            // The other direction stays open until its own end.
             there.outgoing.send(Bytes::from("krill")).await.unwrap();
             drop(there.outgoing);
             assert_eq!(here.incoming.recv().await.unwrap(), "krill");
@@ -77,7 +77,7 @@ fn poison_ends_the_connection_and_its_reason_is_kept() {
             outgoing.poison("no more krill");
             assert!(incoming.recv().await.unwrap_err().to_string().contains("no more krill"));
             assert!(process.await.unwrap().unwrap_err().to_string().contains("no more krill"));
-            // TCP knows a reset.
+            // TCP reports a reset.
             match (n, read_all(&mut there).await) {
                 (0, read) => assert_eq!(read.unwrap_err().kind(), ErrorKind::ConnectionReset),
                 (_, read) => assert_eq!(read.unwrap(), b""),

@@ -8,7 +8,7 @@ use dunlin::prelude::*;
 
 use super::{LARGE, large};
 
-/// A path of a file that goes with this.
+/// The path of a file, which its drop removes.
 struct Scratch(PathBuf);
 
 impl Scratch {

@@ -32,8 +32,8 @@ fn unchosen_accept_takes_no_connection() {
     });
 }
 
-/// With a queue of 128, as the standard library asks for, Linux drops the next, and its client tries again
-/// and again.
+/// With a queue of 128, the default of the standard library, Linux drops the next, and its client retries
+/// again and again.
 #[test]
 fn connections_wait_to_be_accepted() {
     dunlin::block_on(async {
@@ -72,7 +72,7 @@ fn receiver_of_connections_is_shared_and_ends_with_its_receivers() {
         for worker in workers {
             worker.await.unwrap();
         }
-        // Its process notices that the receivers have gone, and the socket goes.
+        // The listener's process notices that the receivers are dropped, and closes the socket.
         while tcp::connect(&to).await.is_ok() {
             tokio::task::yield_now().await;
         }
@@ -109,7 +109,7 @@ fn accept_is_shown_while_it_waits() {
     });
 }
 
-/// In a program of its own, which has few descriptors.
+/// In a program of its own with few descriptors.
 #[cfg(target_os = "linux")]
 #[test]
 fn accept_waits_for_a_descriptor_and_does_not_spin() {

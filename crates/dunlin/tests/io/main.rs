@@ -23,7 +23,7 @@ use std::task::{Context, Poll, Waker};
 use dunlin::io::{Bytes, Connection, tcp};
 use dunlin::waits::{self, Doing, Pid};
 
-/// Two connections that are each other's peer, of each kind.
+/// Pairs of connections, each the other's peer, of each kind.
 async fn pairs() -> Vec<(Connection, Connection)> {
     let mut listener = tcp::listen("127.0.0.1:0").await.unwrap();
     let to = listener.address().unwrap().to_string();
@@ -47,15 +47,15 @@ async fn until_waits(pid: Pid) {
     }
 }
 
-/// No system takes so many bytes at once.
+/// More bytes than any system accepts at once.
 const LARGE: usize = 8_000_000;
 
-/// So many bytes, no two pieces of which are equal.
+/// This many bytes, no two pieces of which are equal.
 fn large() -> Bytes {
     (0..LARGE).map(|n| (n ^ n >> 8 ^ n >> 16) as u8).collect()
 }
 
-/// All that comes until the end.
+/// Reads all bytes until the end.
 async fn read_all(connection: &mut Connection) -> std::io::Result<Vec<u8>> {
     let mut all = Vec::new();
     loop {

@@ -79,7 +79,7 @@ fn unchosen_read_of_pipe_consumes_nothing() {
     });
 }
 
-/// The pipe is full: one write waits, and then another branch is chosen.
+/// The pipe is full: one write waits, and then the choice takes another branch.
 #[test]
 fn unchosen_write_to_pipe_writes_nothing() {
     dunlin::block_on(async {
@@ -196,7 +196,7 @@ fn descriptors_become_ends_if_they_are_the_right_end_of_a_pipe() {
     });
 }
 
-/// The system never calls a FIFO ready that has had no writer.
+/// The system never reports a FIFO as ready that has had no writer.
 #[test]
 fn fifo_without_writers_is_at_its_end() {
     use rustix::fs::{FileType, Mode, OFlags};

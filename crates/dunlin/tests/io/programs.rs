@@ -17,7 +17,7 @@ async fn shell(script: &str) -> Program {
     program::start(command).await.unwrap()
 }
 
-/// A shell that has a child of its own, and neither ends: the numbers of both.
+/// A shell with a child of its own, both endless: the ids of both.
 async fn family() -> (Program, [u32; 2]) {
     let mut shell = shell("sleep 1000 & echo $!; wait").await;
     let pids = [shell.id(), line(shell.stdout.as_mut().unwrap()).await.parse().unwrap()];
@@ -42,12 +42,12 @@ fn runs(pid: u32) -> bool {
     !matches!(state, None | Some('Z' | 'X'))
 }
 
-/// Whether it is there at all, also as a zombie.
+/// Whether it exists, also as a zombie.
 fn is_there(pid: u32) -> bool {
     std::fs::exists(format!("/proc/{pid}")).unwrap()
 }
 
-/// Waits until the leader has been reaped and the member, whose parent is another, was killed.
+/// Waits until the leader has been reaped and the member, which has another parent, was killed.
 async fn until_gone([leader, member]: [u32; 2]) {
     while is_there(leader) || runs(member) {
         tokio::task::yield_now().await;
@@ -174,7 +174,7 @@ fn program_does_not_outlive_its_runtime() {
     }
 }
 
-/// Its number may be another group's, so the member that is left is not killed: it answers.
+/// Its id may be another group's, so the remaining member is not killed: it answers.
 #[test]
 fn group_whose_leader_other_code_has_reaped_is_left_alone() {
     dunlin::block_on(async {
@@ -234,7 +234,7 @@ fn ends_carry_the_streams_and_the_process_gives_the_exit() {
     });
 }
 
-/// What the program has started goes on with its streams.
+/// The child of the program keeps its streams.
 #[test]
 fn ends_live_on_until_the_output_has_ended() {
     dunlin::block_on(async {
@@ -253,7 +253,7 @@ fn ends_live_on_until_the_output_has_ended() {
     });
 }
 
-/// A sender learns that the program has gone.
+/// A sender notices that the program has exited.
 #[test]
 fn sender_of_a_program_that_has_ended_fails() {
     dunlin::block_on(async {

@@ -1,4 +1,4 @@
-//! Standard streams: over each kind of descriptor that a program may get.
+//! Standard streams over each kind of descriptor that a program may get.
 
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 
 use super::{LARGE, large, poll, until_waits};
 
-/// What the program has as its input, and the other side of it.
+/// The input of the program, and its other side.
 fn inputs() -> Vec<(&'static str, OwnedFd, Box<dyn Write>)> {
     let (read, write) = std::io::pipe().unwrap();
     let (here, there) = UnixStream::pair().unwrap();
@@ -25,7 +25,7 @@ fn inputs() -> Vec<(&'static str, OwnedFd, Box<dyn Write>)> {
     ]
 }
 
-/// A terminal that gives whole lines, and no echo.
+/// A terminal that delivers whole lines, without an echo.
 #[cfg(target_os = "linux")]
 fn terminal() -> (&'static str, OwnedFd, Box<dyn Write>) {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -126,7 +126,7 @@ fn reads_are_shown_while_they_wait_and_not_after() {
     });
 }
 
-/// The system always calls a file ready, so it is read by calls: one that no operation waits for goes on.
+/// The system always reports a file as ready, so calls read it: one for which no operation waits continues.
 #[test]
 fn file_is_read_to_its_end_also_by_reads_that_are_not_chosen() {
     dunlin::block_on(async {
@@ -150,7 +150,7 @@ fn file_is_read_to_its_end_also_by_reads_that_are_not_chosen() {
     });
 }
 
-/// Only one write at a time goes by a call. One that has to wait for the call before has written nothing.
+/// Only one write at a time runs as a call. One that waits for an earlier call has written nothing.
 #[test]
 fn file_contains_completed_writes_and_nothing_of_unchosen_ones() {
     dunlin::block_on(async {
@@ -203,7 +203,7 @@ fn write_reports_failure_of_earlier_write_and_takes_no_bytes() {
     });
 }
 
-/// It has handed its last piece to a call when its sender is dropped.
+/// It has passed its last piece to a call when its sender is dropped.
 #[test]
 fn process_of_a_sender_gives_the_error_of_the_last_write() {
     dunlin::block_on(async {
@@ -226,7 +226,7 @@ fn failed_read_by_a_call_is_an_error_and_no_end() {
     });
 }
 
-/// How many descriptors of this program lead to the same counter.
+/// How many descriptors of this program refer to the same counter.
 #[cfg(target_os = "linux")]
 fn copies(counter: &OwnedFd) -> usize {
     use std::os::fd::AsRawFd;
@@ -238,7 +238,7 @@ fn copies(counter: &OwnedFd) -> usize {
     all.filter(|info| id(info.clone()) == own).count()
 }
 
-/// Linux opens no counter again, so it is read by calls, though a read may wait for ever.
+/// Linux cannot open a counter again, so calls read it, though a read may wait for ever.
 #[cfg(target_os = "linux")]
 #[test]
 fn waiting_call_serves_next_read_and_ends_with_its_stream() {
@@ -252,7 +252,7 @@ fn waiting_call_serves_next_read_and_ends_with_its_stream() {
         Output::of(counter.as_fd()).unwrap().write_all(&mut number(5)).await.unwrap();
         assert_eq!(input.read(8).await.unwrap(), number(5));
         assert!(poll(&mut input.read(8)).is_pending());
-        // A call that has not begun would need no end. Those of other tests return at once.
+        // A call that has not begun needs no end. Those of other tests return at once.
         let long = |call: &KnownCall| {
             call.state == CallState::Running
                 && call.made.file().ends_with("standard.rs")
@@ -268,7 +268,7 @@ fn waiting_call_serves_next_read_and_ends_with_its_stream() {
     });
 }
 
-/// The system writes what has room, and refuses the rest.
+/// The system writes the part for which it has room, and refuses the rest.
 #[test]
 fn write_by_a_call_that_the_system_cuts_short_is_an_error() {
     dunlin::block_on(async {
@@ -286,7 +286,7 @@ fn write_by_a_call_that_the_system_cuts_short_is_an_error() {
     });
 }
 
-/// A pipe that another program holds as well would have no end.
+/// A pipe that another program also holds would never end.
 #[cfg(target_os = "linux")]
 #[test]
 fn programs_do_not_inherit_the_descriptor_of_a_stream() {

@@ -1,5 +1,5 @@
 //! Barriers over nodes under random schedules and cuts: all parties have taken the same phases in the same
-//! order, whatever else they chose from, and each value was sent and received once.
+//! order, whichever choices included them, and each value was sent and received once.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ struct Log(Arc<Mutex<Inner>>);
 
 #[derive(Default)]
 struct Inner {
-    /// Of each party, which barriers it has taken.
+    /// For each party, the barriers that it has taken.
     taken: Vec<Vec<u8>>,
     sent: Vec<u32>,
     received: Vec<u32>,
@@ -55,7 +55,7 @@ struct Party {
     rx: Receiver<u32>,
 }
 
-/// Every process uses both barriers, in choices with each other, with values that come and go, and with
+/// Every process uses both barriers, in choices with each other, with values that arrive meanwhile, and with
 /// deadlines.
 async fn party(sim: &Sim, party: &mut Party, log: &Log) -> Result {
     let Party { number, one, two, tx, rx } = party;
@@ -115,8 +115,8 @@ fn a_dance(seed: u64) {
         for _ in 0..NODES {
             nodes.push(Node::join("dance").await?);
         }
-        // The first node keeps one, and the last the other. An enrolment comes from there, or from a node in
-        // between.
+        // The first node keeps one, and the last the other. An enrolment arrives from there, or from a node
+        // in between.
         let (mut ones, mut twos) = (vec![barrier()], vec![barrier()]);
         for n in 1..NODES {
             let from = if sim.below(2) == 0 { 0 } else { n - 1 };
@@ -180,8 +180,7 @@ fn all_take_the_same_phases() {
     }
 }
 
-/// One after the other, choices between all the barriers that it is enrolled on, and values that come
-/// meanwhile.
+/// One after the other, choices between all its barriers, and values that arrive meanwhile.
 async fn choose(sim: &Sim, barriers: &mut [Barrier], ticks: &mut Receiver<u32>, phases: usize) -> Result<Vec<usize>> {
     let mut taken = Vec::new();
     let mut ended = false;
@@ -207,7 +206,7 @@ async fn choose(sim: &Sim, barriers: &mut [Barrier], ticks: &mut Receiver<u32>, 
     Ok(taken)
 }
 
-/// How long a phase took, how long a word is under way at most, and what was drawn.
+/// The time of a phase, the greatest delay of a frame, and the parameters that were drawn.
 fn choices_between_barriers(seed: u64) -> (Duration, Duration, String) {
     const PHASES: u32 = 12;
     let sim = Sim::new(seed);
@@ -221,7 +220,7 @@ fn choices_between_barriers(seed: u64) -> (Duration, Duration, String) {
         for _ in 0..nodes {
             all.push(Node::join("choices").await?);
         }
-        // The one of number n is kept at node n.
+        // Barrier number n is kept at node n.
         let mut at: Vec<Vec<Barrier>> = (0..nodes).map(|_| Vec::new()).collect();
         for n in 0..barriers {
             let keeper = n % nodes;
@@ -275,7 +274,7 @@ fn choices_between_barriers(seed: u64) -> (Duration, Duration, String) {
     (took / PHASES, delay, what)
 }
 
-/// Attempts for several barriers at once, which are given back and begun anew, come to an end: of 6,000 seeds
+/// Attempts for several barriers at once, which are released and begun anew, come to an end: of 6,000 seeds
 /// the slowest took 10.3 delays for a phase, half of them at most 4.6.
 #[test]
 fn choices_between_barriers_make_progress() {

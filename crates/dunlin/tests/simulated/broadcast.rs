@@ -1,6 +1,6 @@
-//! Broadcasts over nodes under random schedules and cuts: joiners and receivers are at four nodes and go on,
-//! the sending end goes round; each receiver gets what was sent while it was there, in order and once, and a
-//! value is sent when all that had joined have returned it or left.
+//! Broadcasts over nodes under random schedules and cuts: joiners and receivers at four nodes travel, and so
+//! does the sending end. Each receiver gets the values sent while it is joined, in order and once, and a send
+//! is complete when all that had joined have returned the value or left.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,9 +18,9 @@ struct Log(Arc<Mutex<Inner>>);
 
 #[derive(Default)]
 struct Inner {
-    /// Of each value that was sent with `Ok`.
+    /// The values whose sends returned `Ok`.
     sent: Vec<u32>,
-    /// What each receiver has got, and whether it has stayed to the end.
+    /// The values of each receiver, and whether it has stayed to the end.
     got: Vec<(Vec<u32>, bool)>,
     over: bool,
 }
@@ -43,7 +43,7 @@ impl World<'_> {
         sleep(Duration::from_micros(self.sim.below(up_to)))
     }
 
-    /// Sends all values, and goes to another node now and then.
+    /// Sends all values, and travels to another node now and then.
     async fn cast(&self, mut clock: Broadcast<u32>, from: usize) -> Result {
         let mut at = from;
         for value in 0..VALUES {
@@ -55,7 +55,7 @@ impl World<'_> {
             let wait = Duration::from_micros(self.sim.below(30_000));
             clock = clock.at_least(self.sim.below(3) as usize);
             match self.sim.below(8) {
-                // Given up while it is on its way: some have it.
+                // The send is dropped on its way: some receivers have the value.
                 0 => {
                     alt! { r = future(clock.send(value)) => { r.map_err(|error| error.why).ok(); } _ = sleep(wait) => {} }
                 }
@@ -69,7 +69,7 @@ impl World<'_> {
                     self.log.with(|log| {
                         log.sent.push(value);
                         if !self.buffered {
-                            // Every receiver that was there has it, and nothing later.
+                            // Every joined receiver has it, and nothing later.
                             assert!(log.got.iter().all(|(got, _)| got.last().is_none_or(|last| *last <= value)));
                         }
                     });
@@ -78,7 +78,7 @@ impl World<'_> {
             self.pause(3_000).await;
         }
         self.log.with(|log| log.over = true);
-        // All leave, and none can join any more: the sender sees that.
+        // All leave, and none can join any more: the sender notices that.
         let mut waited = 0;
         while !clock.is_closed() {
             assert!(waited < 10_000, "{clock:?}");
@@ -88,7 +88,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Joins, goes to other nodes, receives, leaves; and again, until it is over.
+    /// Joins, travels to other nodes, receives, leaves; and again, until the end.
     async fn listen(&self, joiner: Joiner<u32>, home: usize, name: usize) -> Result {
         for round in 0.. {
             if self.log.with(|log| log.over) && round > 0 {
@@ -142,7 +142,7 @@ fn a_show(seed: u64) {
         let buffered = sim.below(2) == 0;
         let world = World { sim: &sim, nodes, log: log.clone(), buffered };
         let (clock, joiner) = broadcast_with::<u32>(if buffered { fifo(3) } else { rendezvous() });
-        // A joiner comes from where the broadcast was made, or from a node in between.
+        // A joiner arrives from the node where the broadcast was made, or from one in between.
         let mut joiners = vec![joiner];
         for n in 1..NODES {
             let from = if sim.below(2) == 0 { 0 } else { n - 1 };
@@ -173,7 +173,7 @@ fn a_show(seed: u64) {
     .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     log.with(|log| {
         for (got, stayed) in &log.got {
-            // Of what was sent while it was there none is missing.
+            // No value sent while it was joined is missing.
             let Some(first) = got.first() else { continue };
             let last = got[got.len() - 1];
             let missing =
@@ -197,7 +197,7 @@ fn broadcast_receiver_gets_each_value_sent_while_joined() {
     }
 }
 
-/// Receivers join behind a long way, and leave before or after that is known at its end.
+/// Receivers join over a long way, and leave before or after its end has noticed that.
 fn a_long_way(seed: u64) {
     let sim = Sim::new(seed);
     sim.run(async {
@@ -228,7 +228,7 @@ fn a_long_way(seed: u64) {
 }
 
 /// One of the receivers' nodes is silent, and one receiver does not receive: the send ends soon after its
-/// bound, and prints what it knows of each.
+/// bound, and reports each outcome.
 #[test]
 fn complete_within_does_not_wait_for_a_silent_node() {
     for seed in seeds(20) {
@@ -248,7 +248,7 @@ fn complete_within_does_not_wait_for_a_silent_node() {
             let (bound, began) = (Duration::from_millis(500), sim.elapsed());
             let (sent, first, second, ()) =
                 par!(clock.send(2).complete_within(bound), here.recv(), quick.recv(), async {
-                    // By then the value is at the node, and nothing that it says arrives any more.
+                    // By then the node has the value, and none of its frames arrives any more.
                     sleep(Duration::from_millis(20)).await;
                     sim.part(&nodes[0], &nodes[2]);
                 });
@@ -259,11 +259,11 @@ fn complete_within_does_not_wait_for_a_silent_node() {
             };
             assert_eq!((value, received, withdrawn, unknown), (2, 2, 1, 1), "seed {seed}");
             assert!(took >= bound && took < bound + Duration::from_millis(300), "{took:?}");
-            // Where nothing is silent it is over as soon as the answer is there.
+            // Without a silent node the send ends as soon as the answer arrives.
             sim.heal(&nodes[0], &nodes[2]);
             let (sent, ()) = par!(clock.send(3), async {
                 let (.., got, ()) = par!(here.recv(), quick.recv(), slow.recv(), async {
-                    // It may have received the value of which that was unknown.
+                    // It may have received the value with the unknown outcome.
                     while silent.recv().await != Ok(3) {}
                 });
                 assert_eq!(got, Ok(3), "it never gets what was withdrawn");

@@ -1,7 +1,7 @@
-//! Choices that meet over four nodes, both sides choosing, again and again: sends, receives, extended
-//! receives, lone sends of a shared end, claims, calls that are accepted, timers. In three of four seeds
-//! their ends go from node to node between the choices. Each send that happened is received once, each that
-//! did not has its value, and none waits for ever.
+//! Choices on both sides of channels between four nodes, again and again: sends, receives, extended receives,
+//! lone sends of a shared end, claims, accepted calls, timers. In three of four seeds their ends travel
+//! between the choices. Each successful send is received once, each other send still has its value, and none
+//! waits for ever.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,12 +14,12 @@ use crate::support::{Wanderer, carry, nothing_is_left};
 
 type Word = u32;
 
-/// So many nodes, with a process at each.
+/// How many nodes, with a process at each.
 const N: usize = 4;
-/// So many choices each process makes.
+/// How many choices each process makes.
 const ROUNDS: usize = 40;
 
-/// What was sent, and how often it was received.
+/// The sent values, and how often each was received.
 #[derive(Default)]
 struct Words {
     last: Word,
@@ -62,7 +62,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// Each of those that can goes to another node, or does not.
+    /// Each end that can travels to another node, or stays.
     async fn go(&mut self, sim: &Sim, nodes: &[Node], on: &[bool; 4]) -> Result {
         let further = || (sim.below(20) == 0).then(|| 1 + sim.below(nodes.len() as u64 - 1) as usize);
         for (tx, on) in self.tx.iter_mut().zip(on) {
@@ -82,7 +82,7 @@ impl Ends {
     }
 }
 
-/// One process: chooses among all that it has, until it has had enough. `moves`: its ends go on now and then.
+/// One process: chooses among all its ends for `ROUNDS` rounds. `moves`: its ends travel now and then.
 async fn chooser(sim: &Sim, nodes: &[Node], mut ends: Ends, moves: bool, log: Log) -> Result {
     let mut other = ends.board.clone();
     let mut on = [true; 4];
@@ -150,7 +150,7 @@ async fn chooser(sim: &Sim, nodes: &[Node], mut ends: Ends, moves: bool, log: Lo
             ask = callee.accept() => match ask {
                 Ok(ask) => {
                     let question = *ask;
-                    // The caller may have given up.
+                    // The caller may have dropped its call.
                     let _ = ask.reply(question + 1);
                 }
                 Err(RecvError::Closed) => sleep(wait).await,
@@ -165,8 +165,8 @@ async fn chooser(sim: &Sim, nodes: &[Node], mut ends: Ends, moves: bool, log: Lo
     Ok(())
 }
 
-/// What was sent was received. Else its other end has gone, and nothing else has happened: no node is lost
-/// here.
+/// `true`: the value was received. `false`: the other end is dropped; no other failure is possible, since no
+/// node is lost here.
 fn is_open(sent: Result<(), SendError<()>>) -> Result<bool> {
     match sent {
         Ok(()) => Ok(true),
@@ -186,7 +186,7 @@ fn choices_over_four_nodes(seed: u64) {
         }
         let (board, mut reads) = channel::<Word>();
         let board = board.share();
-        // From each to the next two, and a call to the next one; made at any node.
+        // From each node to the next two, and a call to the next one; made at any node.
         let (mut senders, mut receivers) = (BTreeMap::new(), BTreeMap::new());
         let (mut callers, mut callees) = (BTreeMap::new(), BTreeMap::new());
         for from in 0..N {

@@ -3,7 +3,7 @@
 use dunlin::config::Origin;
 use dunlin::prelude::*;
 
-/// A simulation is the same everywhere: neither files nor variables of where it runs have a part in it.
+/// A simulation is the same everywhere: it uses neither files nor variables of its host.
 #[test]
 fn a_simulation_reads_nothing() {
     let joined = dunlin::sim::Sim::new(1).run(async {

@@ -1,5 +1,5 @@
-//! What operations between nodes cost, in messages: told by virtual time, where a message takes exactly ten
-//! milliseconds.
+//! The costs of operations between nodes, in messages: measured in virtual time, where a message takes
+//! exactly ten milliseconds.
 
 use dunlin::prelude::*;
 use dunlin::sim::Sim;
@@ -17,7 +17,7 @@ fn between(test: impl AsyncFnOnce(&Sim, Node, Node) -> Result) {
     .unwrap();
 }
 
-/// A channel whose both ends know each other: one value has crossed, and nothing is on its way.
+/// A channel whose ends have found each other: one value has crossed, and nothing is on its way.
 async fn connected(a: &Node, b: &Node, name: &str, policy: Policy) -> Result<(Sender<u32>, Receiver<u32>)> {
     let mut rx = b.receiver::<u32>(name).policy(policy).await?;
     let mut tx = a.sender::<u32>(name).await?;
@@ -27,7 +27,7 @@ async fn connected(a: &Node, b: &Node, name: &str, policy: Policy) -> Result<(Se
     Ok((tx, rx))
 }
 
-/// One frame there, one acknowledgement back when it is taken.
+/// One frame there, one acknowledgement back when the value is taken.
 #[test]
 fn a_send_is_a_round_trip() {
     between(async |sim, a, b| {
@@ -81,7 +81,7 @@ fn many_sends_at_once_are_one_round_trip() {
     });
 }
 
-/// The places of a FIFO are promised beforehand: a send that has one needs no answer.
+/// The places of a FIFO are promised beforehand: a send with a place needs no answer.
 #[test]
 fn a_fifo_with_room_costs_no_time() {
     between(async |sim, a, b| {
@@ -99,8 +99,8 @@ fn a_fifo_with_room_costs_no_time() {
     });
 }
 
-/// A choice over offers that have come takes one at once: no sender is asked, and only that one's sender is
-/// told.
+/// A choice over offers that have arrived takes one at once: it queries no sender, and notifies only that
+/// one's sender.
 #[test]
 fn a_choice_of_receives_costs_nothing_more() {
     between(async |sim, a, b| {
@@ -127,7 +127,7 @@ struct Adder {
     next: Call<u32, u32>,
 }
 
-/// The acknowledgement of the request rides with the reply.
+/// The acknowledgement of the request travels with the reply.
 #[test]
 fn a_call_is_a_round_trip() {
     between(async |sim, a, b| {
@@ -152,17 +152,17 @@ fn a_call_is_a_round_trip() {
     });
 }
 
-/// A deadline that passes asks the home first: so the answer is true.
+/// A deadline that passes queries the home first, so the result is exact.
 #[test]
 fn a_deadline_is_exact() {
     between(async |sim, a, b| {
         let (mut tx, mut rx) = connected(&a, &b, "numbers", Policy::default()).await?;
-        // There is no receive: the home gives the offer back.
+        // There is no receive: the home returns the offer.
         let began = sim.elapsed();
         assert!(tx.send(1).within(ONE_WAY * 5).await.unwrap_err().is_timed_out());
         assert_eq!(sim.elapsed() - began, ONE_WAY * 7);
         assert!(rx.try_recv().is_err());
-        // It is received while the question is on its way: then it was sent.
+        // It is received while the query is on its way: then it was sent.
         let (sent, received) = par!(tx.send(2).within(ONE_WAY * 5), async {
             sleep(ONE_WAY * 5 + ONE_WAY / 2).await;
             rx.recv().await

@@ -1,5 +1,5 @@
-//! A node beside a peer that says anything. What `fuzz/fuzz_targets/node.rs` does for long, with any bytes,
-//! is done here with its corpus, and with bytes that a small generator makes.
+//! A node beside a peer that sends anything. `fuzz/fuzz_targets/node.rs` runs this for long with any bytes;
+//! here it runs with the corpus, and with bytes from a small generator.
 
 use std::fs;
 use std::path::Path;
@@ -13,10 +13,10 @@ mod node;
 use crate::ends::End;
 use crate::support::nothing_is_left;
 
-/// So many bytes a run is made of.
+/// The bytes of a run.
 const BYTES: usize = 2_000;
 
-/// Bytes without an end, from a seed (SplitMix64).
+/// An endless sequence of bytes from a seed (SplitMix64).
 fn bytes(seed: u64) -> impl Iterator<Item = u8> {
     let mut state = seed;
     std::iter::repeat_with(move || {

@@ -1,4 +1,4 @@
-//! Nodes that hand on ends and leave at once: those work afterwards.
+//! Nodes that forward ends and leave at once: those ends work afterwards.
 
 use dunlin::node::NodeError;
 use dunlin::prelude::*;
@@ -7,7 +7,7 @@ use dunlin::{Reply, call};
 
 use crate::support::{along, way};
 
-/// With so many seeds each.
+/// How many seeds each test has.
 const SEEDS: u64 = 30;
 
 /// Three nodes, in many simulations.
@@ -15,7 +15,7 @@ fn run(test: impl AsyncFn(&Sim, Node, Node, Node) -> Result) {
     for seed in 0..SEEDS {
         let sim = Sim::new(seed);
         let result = sim.run(async {
-            // It serves the names, and so stays.
+            // It serves the names, so it stays.
             let a = Node::join("leaving").await?;
             let b = Node::join("leaving").await?;
             let c = Node::join("leaving").await?;
@@ -55,7 +55,7 @@ fn a_broker_hands_out_both_ends() {
     });
 }
 
-/// The broker passes on a sender that it has not used itself. It is used a second later.
+/// The broker forwards a sender that it has not used itself. Its new holder uses it a second later.
 #[test]
 fn a_broker_passes_on_a_sender() {
     run(async |sim, a, broker, c| {
@@ -79,7 +79,7 @@ fn a_broker_passes_on_a_sender() {
     });
 }
 
-/// An unused sender, at a node that the broker cannot reach any more, delays it only so long.
+/// An unused sender, at a node that the broker can no longer reach, delays it for a limited time.
 #[test]
 fn a_sender_out_of_reach_holds_up_the_broker_for_a_while() {
     run(async |sim, a, broker, c| {
@@ -90,7 +90,7 @@ fn a_sender_out_of_reach_holds_up_the_broker_for_a_while() {
         exchange(&mut tx, &mut rx, 0..1).await?;
         let tx = along(tx, &mut bc).await?;
         sim.part(&broker, &c);
-        // Which would relay.
+        // This node would relay.
         sim.part(&a, &c);
         let before = sim.elapsed();
         let left = broker.leave().await;
@@ -108,7 +108,7 @@ fn a_sender_out_of_reach_holds_up_the_broker_for_a_while() {
     });
 }
 
-/// A holder of unused ends takes them over as if they were used, and needs the broker no more.
+/// A holder of unused ends adopts them as if they were used, and no longer needs the broker.
 #[test]
 fn unused_ends_do_not_delay_the_broker() {
     run(async |sim, a, broker, c| {
@@ -127,7 +127,7 @@ fn unused_ends_do_not_delay_the_broker() {
     });
 }
 
-/// The same if they have gone further on from there, or are about to.
+/// The same if they have travelled on from there, or are about to.
 #[test]
 fn unused_ends_forwarded_again_do_not_delay_the_broker() {
     run(async |sim, a, broker, c| {
@@ -154,7 +154,7 @@ fn unused_ends_forwarded_again_do_not_delay_the_broker() {
     });
 }
 
-/// A sender that is dropped unused needs the broker no more either.
+/// A sender that is dropped unused no longer needs the broker either.
 #[test]
 fn a_sender_that_is_dropped_does_not_hold_up_the_broker() {
     run(async |sim, a, broker, c| {
@@ -172,13 +172,13 @@ fn a_sender_that_is_dropped_does_not_hold_up_the_broker() {
     });
 }
 
-/// What is in the buffer of a receiver that is handed on goes along.
+/// The buffered values of a forwarded receiver travel with it.
 #[test]
 fn a_broker_hands_on_a_receiver_with_its_buffer() {
     run(async |sim, a, broker, c| {
         let mut to_c = way::<Receiver<u32>>(&broker, &c, "to c").await?;
         let mut ab = way::<Receiver<u32>>(&a, &broker, "ab").await?;
-        // From elsewhere there are places in the one, and offers to the other.
+        // For a sender elsewhere, the one policy promises places, and the other takes offers.
         let policy = if sim.below(2) == 0 { fifo(64) } else { dunlin::overwrite_oldest(64) };
         let (mut tx, mut rx) = channel_with::<u32>(policy);
         for n in 0..50 {
@@ -189,7 +189,7 @@ fn a_broker_hands_on_a_receiver_with_its_buffer() {
             rx = along(rx, &mut ab).await?;
         }
         let mut rx = along(rx, &mut to_c).await?;
-        // The sender may be held, too, where it is.
+        // The sender may still be held where it is.
         let _tx = (sim.below(2) == 0).then_some(tx);
         broker.leave().await?;
         for n in 0..50 {
@@ -209,7 +209,7 @@ fn a_message_that_waits_has_gone_before_its_node() {
             c.receiver::<Sender<u32>>("bc").policy(fifo(4)).await
         });
         let (mut to_c, mut at_c) = (to_c?, at_c?);
-        // So that the places are promised.
+        // This makes the home promise the places.
         to_c.send(channel().0).await?;
         at_c.recv().await?;
         let (tx, mut rx) = channel_with::<u32>(fifo(4));
@@ -231,7 +231,7 @@ fn a_message_that_waits_has_gone_before_its_node() {
     });
 }
 
-/// A reply does not wait until it has arrived.
+/// A reply does not wait for its arrival.
 #[test]
 fn a_broker_replies_with_an_end() {
     run(async |_, a, broker, c| {
@@ -259,8 +259,8 @@ fn a_broker_replies_with_an_end() {
     });
 }
 
-/// A buffer's receiver goes on to a node that the sender's node cannot reach, and that is lost: values of
-/// sends that returned `Ok` wait for it in vain.
+/// A buffer's receiver travels to a node that the sender's node cannot reach, and that is lost: values of
+/// sends that returned `Ok` can never reach it.
 #[test]
 fn flush_names_the_node_to_which_a_receiver_went_and_that_is_lost() {
     let mut waited = 0;

@@ -1,4 +1,4 @@
-//! Nodes in simulations: virtual time, random schedules, connections that are cut. One binary, because one
+//! Nodes in simulations: virtual time, random schedules, and cut connections. One binary, because one
 //! simulation runs at a time in a process; `cargo test -p dunlin --features sim --test simulated` runs them.
 
 #[path = "../support/ends.rs"]

@@ -64,7 +64,7 @@ fn unanswered_client_joins_the_server_that_took_over() {
         sleep(Duration::from_millis(10)).await;
         sim.part(&names, &stopped);
         sim.part(&restarted, &stopped);
-        // Until the name service has given up the first server, its declaration stands.
+        // The first server's declaration stands until the name service has given it up.
         sleep(Duration::from_secs(60)).await;
         let mut server = restarted.server::<Mail>("mail").await?;
         uses(&mut client, &mut server).await
@@ -116,7 +116,7 @@ fn unanswered_client_of_senders_only_joins_when_the_server_can_be_reached() {
     });
 }
 
-/// Whenever the server is lost: the client joins the next one, or learns that its server is lost, and its
+/// Whenever the server is lost, the client joins the next one, or gets an error for its lost server, and its
 /// name is free for a new client.
 #[test]
 fn name_is_never_stuck_after_its_server_is_lost() {
@@ -157,7 +157,7 @@ fn name_is_never_stuck_after_its_server_is_lost() {
     assert!(ends.iter().all(|count| *count > 5), "{ends:?}");
 }
 
-/// What a program drops while it waits is declared no more.
+/// The drop of a waiting end withdraws its declaration.
 #[test]
 fn dropped_client_frees_its_name_before_a_server_comes() {
     simulate(async |_| {

@@ -1,4 +1,4 @@
-//! Both ends of one channel in one message: they are a channel where they arrive.
+//! Both ends of one channel in one message: they still form a channel where they arrive.
 
 use dunlin::prelude::*;
 use dunlin::sim::Sim;
@@ -6,12 +6,12 @@ use dunlin::{Callee, call, rendezvous};
 
 use crate::support::along;
 
-/// With so many seeds each.
+/// How many seeds each test has.
 const SEEDS: u64 = 50;
 
 type Pair = (Sender<u32>, Receiver<u32>);
 
-/// Two nodes and a way for pairs between them. `places`: at some seeds it has some, so that a send is
+/// Two nodes and a channel for pairs between them. `places`: with some seeds it has places, so that a send is
 /// complete at once.
 fn run(places: bool, test: impl AsyncFn(&Sim, Node, Node, &mut (Sender<Pair>, Receiver<Pair>)) -> Result) {
     for seed in 0..SEEDS {
@@ -27,8 +27,8 @@ fn run(places: bool, test: impl AsyncFn(&Sim, Node, Node, &mut (Sender<Pair>, Re
     }
 }
 
-/// What was posted waits for a receive, and so does word that the channel has ended: such a pair stays, and
-/// works.
+/// A posted value waits for a receive, and so does the notice that the channel has ended: such a pair stays,
+/// and works.
 #[test]
 fn send_refuses_a_pair_with_pending_values_or_end() {
     run(false, async |sim, _a, _b, way| {

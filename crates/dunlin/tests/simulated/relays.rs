@@ -24,7 +24,7 @@ fn apart(sim: &Sim, one: &Node, other: &Node) {
     sim.block(other, one);
 }
 
-/// H has a channel, whose sender goes to D by way of I.
+/// H has a channel, whose sender travels to D by way of I.
 async fn introduced([d, h, i]: &[Node; 3]) -> Result<(Sender<u32>, Receiver<u32>)> {
     let (mut to_i, mut at_i) = way::<Sender<u32>>(h, i, "to i").await?;
     let (mut to_d, mut at_d) = way::<Sender<u32>>(i, d, "to d").await?;
@@ -49,7 +49,7 @@ async fn exchange(tx: &mut Sender<u32>, rx: &mut Receiver<u32>, values: std::ops
     Ok(())
 }
 
-/// What `node` has heard of its connection with `with`.
+/// The events of `node` about its connection with `with`.
 fn heard(news: &mut Receiver<(Peer, ConnectionState)>, with: &Node) -> Vec<ConnectionState> {
     let all = std::iter::from_fn(|| news.try_recv().ok());
     all.filter(|(peer, _)| *peer == with.me()).map(|(_, state)| state).collect()
@@ -121,8 +121,8 @@ fn a_node_that_no_peer_can_dial_is_relayed() {
     }
 }
 
-/// A channel by its name: the name service has brought them together. What is in a buffer goes as fast as it
-/// is received, in order.
+/// A channel with a name: the name service has introduced the nodes. Buffered values flow as fast as they are
+/// received, in order.
 #[test]
 fn names_are_joined_over_a_relay() {
     for seed in 0..SEEDS {
@@ -135,7 +135,7 @@ fn names_are_joined_over_a_relay() {
             let mut rx = h.receiver::<Vec<u8>>("krill").policy(fifo(8)).await?;
             let sends = spawn(async move {
                 for n in 0..60u32 {
-                    // Some of them are larger than what may be on its way.
+                    // Some of them are larger than the bytes that may be on the way.
                     let length = if n % 20 == 7 { 400_000 } else { 100 };
                     tx.send(vec![n as u8; length]).await?;
                 }
@@ -207,7 +207,7 @@ fn a_relay_is_replaced() {
             apart(&sim, d, h);
             let (mut tx, mut rx) = introduced(&nodes).await?;
             for node in [d, h] {
-                // They have to do with the other one, too.
+                // They have channels with the other one, too.
                 let name = format!("other {}", node.me());
                 let (mut tx, mut rx) = way(node, &other, &name).await?;
                 exchange(&mut tx, &mut rx, 0..1).await?;
@@ -238,7 +238,7 @@ fn a_node_may_refuse_to_relay() {
             drop(rx);
             let refused = loop {
                 if let (peer, ConnectionState::Down(why)) = news.recv().await? {
-                    // They have never met: it is unknown which life of it that would be.
+                    // The nodes have never connected, so the life of the peer is unknown.
                     assert_eq!(peer.to_string(), h.me().to_string());
                     break why;
                 }
@@ -255,7 +255,7 @@ fn a_node_may_refuse_to_relay() {
     }
 }
 
-/// Memory, in which addresses that begin with "closed" cannot be dialled.
+/// A memory network, in which addresses that begin with "closed" cannot be dialled.
 struct Walled;
 
 impl Network for Walled {
@@ -275,7 +275,7 @@ impl Network for Walled {
     }
 }
 
-/// On real threads: much, both ways at once, beside what the two say to the relay itself.
+/// On real threads: many values, both ways at once, beside those that the two send to the relay itself.
 #[test]
 fn a_relay_carries_much_on_real_threads() {
     const MANY: u32 = 5000;
@@ -291,7 +291,7 @@ fn a_relay_carries_much_on_real_threads() {
             all.push(spawn(async move {
                 let sends = async {
                     for n in 0..MANY {
-                        // A few are much larger than what may be on its way.
+                        // A few are much larger than the bytes that may be on the way.
                         let length = if n % 1000 == 500 { 3_000_000 } else { 20 };
                         tx.send(vec![n as u8; length]).await?;
                     }

@@ -1,5 +1,5 @@
-//! At rest nothing is left: whatever ends of channels have been through, when none has a holder any more all
-//! nodes have forgotten them.
+//! At rest nothing is left: whatever the history of a channel's ends, all nodes have forgotten the channel
+//! when its ends have no holder any more.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,10 +10,10 @@ use dunlin::{overwrite_oldest, rendezvous};
 use crate::ends::End;
 use crate::support::{carry, nothing_is_left};
 
-/// The ends that a node has now. `None`: it takes no more.
+/// The present ends of a node. `None`: it accepts no more.
 type Bag = Arc<Mutex<Option<Vec<End>>>>;
 
-/// A process at a node, which does this and that with its ends.
+/// A process at a node, which uses its ends at random.
 struct User<'a> {
     sim: &'a Sim,
     bag: Bag,
@@ -67,7 +67,7 @@ impl User<'_> {
         }
     }
 
-    /// Sends one to another node, if that takes it in time.
+    /// Sends one to another node, if that accepts it in time.
     async fn pass_on(&mut self) {
         let Some(end) = self.any() else { return };
         let (road, wait) = (self.below(self.roads.len() as u64) as usize, self.wait());
@@ -76,7 +76,7 @@ impl User<'_> {
         }
     }
 
-    /// Uses one, as it may be used, whatever comes of it.
+    /// Uses one as its kind allows, and ignores the outcome.
     async fn use_one(&self) {
         let (Some(end), wait, how) = (self.any(), self.wait(), self.below(7)) else { return };
         match end {
@@ -165,7 +165,7 @@ impl User<'_> {
                 match how {
                     0 => broadcast.poison("enough"),
                     1 => broadcast.retire(),
-                    // (Its deadline would bound only how long it waits for receivers.)
+                    // (Its deadline would bound only its wait for receivers.)
                     _ => alt! { _ = future(broadcast.send(1)) => {}, _ = sleep(wait) => {} },
                 }
                 self.keep([End::Broadcast(broadcast)]);
@@ -195,7 +195,7 @@ impl User<'_> {
     }
 }
 
-/// Ends of all kinds go round among four nodes, are used, ended in every way, given up, and dropped at last.
+/// Ends of all kinds travel among four nodes, are used, ended in every way, abandoned, and dropped at last.
 fn a_fair(seed: u64) {
     eprintln!("seed {seed}");
     const NODES: usize = 4;
@@ -213,7 +213,7 @@ fn a_fair(seed: u64) {
             for further in 1..NODES {
                 let to = (from + further) % NODES;
                 let name = format!("{from} to {to}");
-                // Over some of them ends go in messages that are complete when they are sent.
+                // Some of them carry ends in messages whose sends are complete at once.
                 let policy = if further == 1 { fifo(2) } else { rendezvous() };
                 let mut road = nodes[to].receiver::<End>(&name).policy(policy).await?;
                 user.roads.push(node.sender(&name).await?);
@@ -261,8 +261,8 @@ fn nothing_is_left_of_a_fair() {
     let of = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = of("DUNLIN_FIRST_SEED").unwrap_or(0);
     (first..first + of("DUNLIN_SEEDS").unwrap_or(60)).for_each(a_fair);
-    // What these have found: an end that was over could not go on at once; and a call through a keeper was
-    // asked for anew again and again.
+    // Bugs that these seeds have found: an ended end could not travel at once; and a call through a keeper
+    // was requested again and again.
     [4871, 6914].into_iter().for_each(a_fair);
 }
 

@@ -1,4 +1,4 @@
-//! Channels that are retired, or go on, while their ends are on their way; in simulations.
+//! Channels that are retired, or stay in use, while their ends are on their way; in simulations.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,7 +9,7 @@ use dunlin::{overwrite_oldest, rendezvous};
 
 use crate::support::nothing_is_left;
 
-/// Runs it for each seed, and tells of all for which it does not give what it should, or hangs.
+/// Runs it for each seed, and reports all seeds with a wrong result or a hang.
 fn for_all<T: PartialEq + std::fmt::Debug>(
     seeds: std::ops::Range<u64>,
     expected: &T,
@@ -26,7 +26,7 @@ fn for_all<T: PartialEq + std::fmt::Debug>(
     assert!(bad.is_empty(), "{bad:#?}");
 }
 
-/// A way from each node to the next.
+/// A channel from each node to the next.
 async fn ways<T: Portable>(nodes: &[Node]) -> Result<Vec<(Sender<T>, Receiver<T>)>> {
     let mut ways = Vec::new();
     for (n, pair) in nodes.windows(2).enumerate() {
@@ -45,7 +45,7 @@ async fn go<T: Portable>(mut end: T, ways: &mut [(Sender<T>, Receiver<T>)]) -> R
     Ok(end)
 }
 
-/// Runs it with so many nodes. Nothing is left there when it has dropped its ends.
+/// Runs it with this many nodes. Nothing is left there after it has dropped its ends.
 fn with_nodes<T>(sim: &Sim, count: usize, run: impl AsyncFnOnce(Vec<Node>) -> Result<T>) -> Result<T> {
     sim.run(async {
         let mut nodes = Vec::new();
@@ -70,7 +70,7 @@ fn policies() -> [Policy; 3] {
     [fifo(4), unbounded(), overwrite_oldest(4)]
 }
 
-/// What was sent before its sender retired it is received, wherever its receiver is by then.
+/// Values sent before their sender retired the channel are received, wherever the receiver is by then.
 #[test]
 fn a_channel_is_retired_while_its_receiver_moves() {
     for (policy, moves) in policies().into_iter().flat_map(|policy| [(policy.clone(), 1), (policy, 2)]) {
@@ -99,7 +99,8 @@ fn a_channel_is_retired_while_its_receiver_moves() {
     }
 }
 
-/// A receiver that has retired its channel goes on as any other, and what was sent is received there.
+/// A receiver that has retired its channel travels like any other, and receives the sent values at its new
+/// node.
 #[test]
 fn receiver_moved_after_retire_receives_values_sent_before() {
     for (policy, moves) in policies().into_iter().flat_map(|policy| [(policy.clone(), 1), (policy, 2)]) {
@@ -142,7 +143,7 @@ fn receiver_moved_after_retire_receives_values_sent_before() {
     }
 }
 
-/// A receiver that retires its channel before that has followed it: what was sent is received all the same.
+/// A receiver retires its channel before that has followed it, and still receives the sent values.
 #[test]
 fn a_receiver_retires_its_channel_as_soon_as_it_has_come() {
     for (policy, moves, stays) in [fifo(4), unbounded()]
@@ -184,7 +185,7 @@ fn a_receiver_retires_its_channel_as_soon_as_it_has_come() {
     }
 }
 
-/// More was sent than the new home has promised places for when its receiver retires the channel.
+/// The sender has sent more than the new home has promised places for when the receiver retires the channel.
 #[test]
 fn a_receiver_retires_a_channel_with_much_in_its_buffer() {
     for (moves, early) in [1, 2, 3].into_iter().flat_map(|moves| [(moves, 0), (moves, 1), (moves, 3)]) {
@@ -210,7 +211,7 @@ fn a_receiver_retires_a_channel_with_much_in_its_buffer() {
     }
 }
 
-/// The sender retires its channel, or is dropped, while its receiver leaves with what is buffered.
+/// The sender retires its channel, or is dropped, while its receiver leaves with the buffered values.
 #[test]
 fn a_sender_ends_a_channel_with_much_in_its_buffer() {
     for (policy, count, moves, retires) in [(fifo(4), 3), (unbounded(), 600)]
@@ -241,7 +242,7 @@ fn a_sender_ends_a_channel_with_much_in_its_buffer() {
     }
 }
 
-/// The receiver has retired its channel and waits for what is on its way, and its sender is lost.
+/// The receiver has retired its channel and waits for the values on their way, and its sender is lost.
 #[test]
 fn a_sender_is_lost_whose_channel_was_retired() {
     for moves in [1, 2] {
@@ -260,7 +261,7 @@ fn a_sender_is_lost_whose_channel_was_retired() {
                 for other in &nodes[1..] {
                     sim.part(&nodes[0], other);
                 }
-                // All, or it learns that there may have been more.
+                // Either all arrive, or the receiver gets an error, since there may have been more.
                 let mut received = Vec::new();
                 let how = loop {
                     match rx.recv().await {
@@ -279,7 +280,7 @@ fn a_sender_is_lost_whose_channel_was_retired() {
     }
 }
 
-/// Poison from a receiver whose channel has not followed it, also behind its retirement: the sender hears it.
+/// Poison from a receiver whose channel has not followed it, also behind its retirement, reaches the sender.
 #[test]
 fn a_receiver_poisons_its_channel_as_soon_as_it_has_come() {
     for (policy, moves, retires) in [rendezvous(), fifo(4), overwrite_oldest(4)]
@@ -303,7 +304,7 @@ fn a_receiver_poisons_its_channel_as_soon_as_it_has_come() {
                         };
                         match why {
                             None => {}
-                            // It was retired first; what it is poisoned with follows.
+                            // It was retired first; the poison follows.
                             Some(Why::Closed) if retires && n < 10_000 => {}
                             Some(Why::Poisoned(reason)) => {
                                 assert!(poisoned.get() && reason.as_str() == "enough", "{reason:?}");
@@ -320,7 +321,7 @@ fn a_receiver_poisons_its_channel_as_soon_as_it_has_come() {
                     if retires {
                         rx.retire();
                     }
-                    // Of too little strength this does nothing.
+                    // Poison without enough strength has no effect.
                     assert!(!rx.poison_with(2, "weak"));
                     sleep(Duration::from_micros(after)).await;
                     poisoned.set(true);
@@ -337,8 +338,8 @@ fn a_receiver_poisons_its_channel_as_soon_as_it_has_come() {
     }
 }
 
-/// A sender poisons its channel while the home of that moves: with too little strength, which does nothing,
-/// and then with enough, or it ends it in order.
+/// A sender poisons its channel while the home of that moves: without enough strength, which has no effect,
+/// and then with enough, or it ends the channel in order.
 #[test]
 fn a_sender_poisons_its_channel_while_its_receiver_moves() {
     for (policy, moves, then) in [fifo(4), unbounded(), overwrite_oldest(4)]
@@ -385,13 +386,13 @@ fn a_sender_poisons_its_channel_while_its_receiver_moves() {
                 match how {
                     RecvError::Closed if then == 4 => assert_eq!(received, [0, 1, 2, 3]),
                     RecvError::Closed if then < 2 => assert_eq!(received, [0, 1, 2]),
-                    // It was retired first, and all of it was received before the poison came.
+                    // It was retired first, and the receiver received all values before the poison arrived.
                     RecvError::Closed if then == 3 => assert_eq!(received, [0, 1, 2]),
                     RecvError::Poisoned(reason) if then == 2 || then == 3 => assert_eq!(reason.as_str(), "enough"),
                     other => panic!("{other:?}, {received:?}"),
                 }
                 if let (Some(mut tx), 2 | 3) = (tx, then) {
-                    // Until the receiver's node has reported that this was enough.
+                    // Until the receiver's node has reported that the poison was strong enough.
                     loop {
                         match tx.send(9).await {
                             Ok(()) if then == 2 => {}
@@ -411,7 +412,8 @@ fn a_sender_poisons_its_channel_while_its_receiver_moves() {
     }
 }
 
-/// A sender that has retired its channel goes on, and so does its receiver: over there it is retired, too.
+/// A sender that has retired its channel travels, and so does its receiver: at both new nodes the channel is
+/// still retired.
 #[test]
 fn channel_retired_by_sender_stays_retired_after_both_ends_move() {
     for policy in policies() {
@@ -430,7 +432,7 @@ fn channel_retired_by_sender_stays_retired_after_both_ends_move() {
                     go(tx, std::slice::from_mut(&mut ways_of_tx)).await
                 });
                 let (mut rx, mut tx) = (rx?, tx?);
-                // Nothing but its home's word ends this: it offers nothing.
+                // Only a notice from its home ends this wait: it offers nothing.
                 let (received, ()) = par!(all(&mut rx), tx.closed());
                 Ok((received?, tx.send(9).await.is_err()))
             })
@@ -438,7 +440,7 @@ fn channel_retired_by_sender_stays_retired_after_both_ends_move() {
     }
 }
 
-/// The places that a sender was promised move with what is buffered.
+/// A sender's promised places move with the buffered values.
 #[test]
 fn buffered_values_and_promised_places_move_with_the_receiver() {
     for_all(0..50, &(0..100).collect::<Vec<u32>>(), |sim, _| {
@@ -460,8 +462,8 @@ fn buffered_values_and_promised_places_move_with_the_receiver() {
     });
 }
 
-/// Ends in messages that are complete when they are sent, over a channel whose receiver moves and then ends:
-/// the holders of the other ends notice.
+/// Ends in messages whose sends are complete at once, over a channel whose receiver moves and then ends: the
+/// holders of the other ends notice.
 #[test]
 fn ends_on_their_way_to_a_channel_that_ends_are_dropped() {
     for_all(0..60, &(), |sim, seed| {
@@ -501,8 +503,8 @@ fn ends_on_their_way_to_a_channel_that_ends_are_dropped() {
     });
 }
 
-/// An end of a channel between nodes that was poisoned is over, and goes as such, also in a message that is
-/// complete when it is sent.
+/// An end of a poisoned channel between nodes has ended, and travels in that state, also in a message whose
+/// send is complete at once.
 #[test]
 fn ends_of_poisoned_channel_report_errors_after_they_move() {
     for (by_sender, policy) in [(true, rendezvous()), (true, fifo(4)), (false, rendezvous()), (false, fifo(4))] {
@@ -537,7 +539,7 @@ fn ends_of_poisoned_channel_report_errors_after_they_move() {
 }
 
 /// Both ends of a channel that has been elsewhere are at one node, the receiver has retired it, and the
-/// sender goes on: it is refused where the channel is kept, which is where it came from, too.
+/// sender travels on: its sends are refused at the channel's home, which is also its previous node.
 #[test]
 fn sender_moved_after_retire_by_receiver_reports_closed() {
     for policy in [rendezvous(), fifo(2)] {
@@ -562,8 +564,8 @@ fn sender_moved_after_retire_by_receiver_reports_closed() {
     }
 }
 
-/// A sender that has retired its channel goes to another node and comes back unused: nothing can be sent on
-/// it there, either.
+/// A sender that has retired its channel travels to another node and returns unused: its sends fail there,
+/// too.
 #[test]
 fn a_sender_that_has_retired_its_channel_comes_back() {
     for policy in [rendezvous(), fifo(4), unbounded()] {
@@ -589,9 +591,8 @@ fn a_sender_that_has_retired_its_channel_comes_back() {
     }
 }
 
-/// A sender that was only passed on, in a message that is complete when it is sent: what is said of it must
-/// not come before it does. Here it has been given by a node that is lost, so no node will report
-/// that it is settled.
+/// A sender that a node only forwards, in a message whose send is complete at once: frames about it must not
+/// arrive before it does. Here its previous node is lost, so no node will report that it is settled.
 #[test]
 fn a_sender_that_was_passed_on_goes_over_a_buffer() {
     for_all(0..20, &(), |sim, _| {
@@ -603,7 +604,7 @@ fn a_sender_that_was_passed_on_goes_over_a_buffer() {
             let mut ab = (a.sender::<Sender<u32>>("ab").await?, b.receiver::<Sender<u32>>("ab").await?);
             let mut bc = (b.sender("bc").await?, c.receiver::<Sender<u32>>("bc").policy(unbounded()).await?);
             let mut cd = (c.sender::<Sender<u32>>("cd").await?, d.receiver::<Sender<u32>>("cd").await?);
-            // So that there are credits, and connections.
+            // This brings credits, and connections.
             let (first, _of_first) = channel();
             bc.0.send(first).await?;
             drop(bc.1.recv().await?);
@@ -627,14 +628,14 @@ fn a_sender_that_was_passed_on_goes_over_a_buffer() {
             });
             gone?;
             drop((to_a, ab, bc, cd));
-            // Nothing is left there of what went through it.
+            // The sender that passed through there has left nothing.
             c.leave().await
         })
     });
 }
 
-/// A channel of ends is retired by its receiver while messages wait behind one with an end that is in use:
-/// they were sent before, and come.
+/// The receiver retires a channel of ends while messages wait behind one with an end in use: they were sent
+/// before, and arrive.
 #[test]
 fn messages_queued_behind_an_end_in_use_are_received_after_retire() {
     for_all(0..60, &(), |sim, seed| {
@@ -646,7 +647,7 @@ fn messages_queued_behind_an_end_in_use_are_received_after_retire() {
             let (txs, rxs): (Vec<_>, Vec<_>) = (0..6).map(|_| channel_with::<u32>(fifo(4))).unzip();
             let (sent, rxs) = par!(there.0.send(rxs), there.1.recv());
             sent?;
-            // From now on it has credits.
+            // This brings credits.
             mail.send(channel().0).await?;
             drop(mail_rx.recv().await?);
             let sends = async {
@@ -673,7 +674,7 @@ fn messages_queued_behind_an_end_in_use_are_received_after_retire() {
             let ((sent, mail), received) = (sent?, received?);
             assert_eq!(received.len(), sent as usize);
             drop((mail, received, rxs));
-            // Nothing is left of it.
+            // Nothing of them is left.
             nodes[0].clone().leave().await
         })
     });

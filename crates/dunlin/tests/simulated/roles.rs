@@ -1,4 +1,4 @@
-//! A main node and its members: joining, shutdown, and what they learn of each other; in virtual time.
+//! A main node and its members: joining, shutdown, and their events about each other; in virtual time.
 
 use std::sync::{Arc, Mutex};
 
@@ -31,7 +31,7 @@ async fn member(name: &str) -> Result<Node, NodeError> {
     builder().role(Role::Member).named(name).join().await
 }
 
-/// Nodes come and go before one of them is the main one: it serves the names, and stays.
+/// The node that serves the names, and stays: other nodes join and leave before one of them is the main one.
 async fn names() -> Result<Node> {
     let names = Node::join("roles").await?;
     let _ = names.sender::<u32>("somebody serves the names").await?;
@@ -48,14 +48,14 @@ async fn nodes<const N: usize>() -> Result<(Node, [Node; N])> {
     Ok((main, members.try_into().unwrap()))
 }
 
-/// Which members have joined and left, and the fate of the main node; in the order of the events.
+/// The joins and departures of members, and the fate of the main node, in the order of the events.
 fn news(events: &mut Receiver<NodeEvent>) -> Vec<String> {
     let all = std::iter::from_fn(|| events.try_recv().ok());
     let of_roles = |event: &NodeEvent| !matches!(event, NodeEvent::Connection(..));
     all.filter(of_roles).map(|event| event.to_string()).collect()
 }
 
-/// Waits for this one.
+/// Waits for the event with this text.
 async fn hears(events: &mut Receiver<NodeEvent>, text: &str) -> Result<NodeEvent> {
     loop {
         let event = events.recv().await?;
@@ -151,7 +151,7 @@ fn a_main_node_that_is_lost_is_replaced() {
             let lost = hears(events, "the main node master is lost; waiting for the next one").await?;
             assert_eq!(lost, NodeEvent::MainLost { peer: main.me(), name: "master".to_owned() });
         }
-        // The members were known from the main node only.
+        // The members knew each other only through the main node.
         assert_eq!((news(&mut a.events()), news(&mut b.events())), (Vec::new(), Vec::new()));
         assert!((15..25).contains(&seconds(sim, began)));
         let next = builder().role(Role::Main).named("next").join().await?;
@@ -231,7 +231,7 @@ fn members_learn_of_each_other() {
         for events in [&mut of_main, &mut of_a] {
             hears(events, "late has left").await?;
         }
-        // The drop of the last handle leaves in order, too.
+        // The drop of the last handle also leaves in order.
         drop(b);
         for events in [&mut of_main, &mut of_a] {
             hears(events, "worker-1 has left").await?;
@@ -241,7 +241,7 @@ fn members_learn_of_each_other() {
     });
 }
 
-/// Each member has something to do before it leaves, for which it needs the names that the main node serves.
+/// Each member has a task before it leaves, which needs the names that the main node serves.
 #[test]
 fn the_main_node_leaves_last() {
     run(async |sim| {
@@ -331,7 +331,7 @@ fn a_member_that_stays_joins_the_next_main_node() {
         hears(&mut events, "master has joined").await?;
         let mut present = member.events();
         assert_eq!(news(&mut present), ["master has joined"]);
-        // It was the former application's.
+        // That closing belonged to the former application.
         alt! {
             within = future(member.closing()) => panic!("nothing closes: {within:?}"),
             _ = sleep(Duration::from_secs(5)) => {}
@@ -371,7 +371,7 @@ fn a_member_leaves_alone() {
         hears(&mut events, "worker-0 has left").await?;
         assert!(seconds(sim, began) < 1);
         assert_eq!(main.members(), []);
-        // Between two main nodes there is none to report to.
+        // Between two main nodes there is none to notify.
         let b = member("between").await?;
         let mut of_b = b.events();
         drop(main);
@@ -416,7 +416,7 @@ fn a_member_that_is_given_up_waits_no_more() {
     });
 }
 
-/// Waits for a member to come, and then for it to go: in order.
+/// Waits for a member to join, and then for it to leave in order.
 async fn comes_and_has_left(events: &mut Receiver<NodeEvent>) -> Result {
     hears(events, "worker has joined").await?;
     loop {
@@ -428,7 +428,7 @@ async fn comes_and_has_left(events: &mut Receiver<NodeEvent>) -> Result {
     }
 }
 
-/// The main node has taken its call, and the answer is on the way.
+/// The main node has taken the member's call, and the answer is on its way.
 #[test]
 fn a_member_that_is_given_up_while_it_is_admitted_has_left() {
     run(async |_| {
@@ -443,7 +443,7 @@ fn a_member_that_is_given_up_while_it_is_admitted_has_left() {
     });
 }
 
-/// As above, but of a node that is a member already, and enrols with the next main node.
+/// Like the test above, but for a node that is a member already, and enrols with the next main node.
 #[test]
 fn a_member_that_leaves_while_it_is_admitted_has_left() {
     run(async |_| {
@@ -460,7 +460,7 @@ fn a_member_that_leaves_while_it_is_admitted_has_left() {
     });
 }
 
-/// The wait for the main node runs out at any moment, also while its answer is on the way.
+/// The wait for the main node times out at any moment, also while its answer is on its way.
 #[test]
 fn a_member_whose_patience_ends_while_it_is_admitted_has_left() {
     run(async |sim| {
@@ -483,7 +483,7 @@ fn a_member_whose_patience_ends_while_it_is_admitted_has_left() {
     });
 }
 
-/// The main node has taken a call, and its answer takes longer than the wait for it: it counts one member,
+/// The main node has taken a call, and its answer takes longer than the member waits: it counts one member,
 /// once.
 #[test]
 fn a_member_whose_answer_is_late_joins_once() {
@@ -509,7 +509,7 @@ fn a_member_whose_answer_is_late_joins_once() {
     });
 }
 
-/// The main node tells each of them of those that have left before.
+/// The main node has notified each of them of those that left before.
 #[test]
 fn members_that_leave_at_once_have_left() {
     run(async |_| {
@@ -544,7 +544,7 @@ fn the_names_of_nodes_are_not_for_programs() {
     });
 }
 
-/// A main node comes back that was taken for lost, and has been replaced.
+/// A main node returns that was considered lost, and has been replaced.
 #[test]
 fn a_main_node_that_was_replaced_waits_for_its_name() {
     run(async |sim| {

@@ -1,4 +1,4 @@
-//! Names of scopes that a rule puts on the network.
+//! Names of scopes that a rule declares on the network.
 
 use std::future::pending;
 
@@ -41,7 +41,7 @@ fn a_rule_puts_names_on_the_network() {
                 there.network(&b, public);
                 there.name::<String>("lines", fifo(1));
                 here.name::<u8>("lines", fifo(1)); // unknown to the other node
-                // The rule holds in the scopes within.
+                // The rule also applies in the scopes within.
                 let sending = here.child().fork(thermometer());
                 there.fork(display());
                 let mut lines = there.receiver::<String>("lines").await?;
@@ -70,7 +70,7 @@ fn a_manual_join_declares_that_it_is_portable() {
             sent?;
             assert_eq!(received?, 0.5);
 
-            // The policy goes along.
+            // The policy is declared, too.
             let _rx = scope.receiver::<u8>("public.p").policy(fifo(1)).portable().await?;
             b.sender::<u8>("public.p").await?.send(1).within(SOON).await?;
             scope.name::<u8>("public.q", fifo(1));
@@ -79,18 +79,19 @@ fn a_manual_join_declares_that_it_is_portable() {
             let wrong = refused(scope.receiver::<u16>("public.q").portable().await);
             assert!(matches!(wrong, ScopeError::Type { .. }), "{wrong}");
 
-            // A process whose messages cannot leave is told so; `&'static str` cannot be read from bytes.
+            // A process whose messages cannot leave gets an error; `&'static str` cannot be decoded from
+            // bytes.
             #[process]
             async fn local(#[sender("public.str")] _tx: Sender<&'static str>) {}
             let exit = scope.fork(local()).await.unwrap_err();
             assert!(matches!(not_started(exit), ScopeError::NotPortable { .. }));
 
-            // An isolated scope has its own names, whatever they are called.
+            // An isolated scope has its own names, even if they are equal.
             let isolated = scope.isolated();
             let _rx = isolated.receiver::<&'static str>("public.str").await?;
             assert_eq!(isolated.waiting().len(), 1);
 
-            // What the node refuses is typed.
+            // A refusal by the node has a type.
             let error = refused(scope.sender::<f64>("public.n").portable().await);
             assert!(matches!(error, ScopeError::Name(_)), "{error}");
             Result::<()>::Ok(())
@@ -155,7 +156,7 @@ fn bundles_too() {
                 let (here, there) = (Scope::new(), Scope::new());
                 here.network(&a, public);
                 there.network(&b, public);
-                // Both, and nothing joined on one node is run before the other's node has answered.
+                // Both wait: no process that joined on one node runs before the other's node has answered.
                 let (asked, ()) = (here.fork(asker()), drop(there.fork(keeper())));
                 assert_eq!(asked.await??, 5);
                 Result::<()>::Ok(())

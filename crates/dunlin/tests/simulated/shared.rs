@@ -1,5 +1,5 @@
-//! Shared ends over several nodes under random schedules, deadlines, drops, choices, and connections that are
-//! cut: no other comes between the values of a claim, and each send that is `Ok` is received once.
+//! Shared ends over several nodes under random schedules, deadlines, drops, choices, and cut connections: no
+//! other value comes between those of a claim, and each send that is `Ok` is received once.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,13 +10,13 @@ use dunlin::{RecvError, Why};
 
 use crate::support::{Wanderer, carry, nothing_is_left};
 
-/// A value: its sender, in which of its claims (0: in none), and which of all it is.
+/// A value: its sender, the number of the claim (0: none), and its own number.
 type Word = (u32, u32, u32);
 
 #[derive(Default)]
 struct Log {
     heard: Vec<Word>,
-    /// What became of each: sent, or not.
+    /// The outcome of each value: sent, or not.
     sent: BTreeMap<u32, bool>,
     next: u32,
     claims: u32,
@@ -83,7 +83,7 @@ async fn pause(sim: &Sim, at_most: u64) {
     sleep(Duration::from_micros(sim.below(at_most) + 1)).await;
 }
 
-/// Sends alone and in claims, with and without deadlines, as itself and as a branch.
+/// Sends alone and in claims, with and without deadlines, by itself and as a branch.
 async fn voice(sim: &Sim, number: u32, mut shared: Shared<Sender<Word>>, shout: Shout) -> Result {
     for _ in 0..8 {
         match sim.below(5) {
@@ -96,7 +96,7 @@ async fn voice(sim: &Sim, number: u32, mut shared: Shared<Sender<Word>>, shout: 
                 shout.became(word, shared.send(word).within(Duration::from_micros(sim.below(6000))).await);
             }
             2 => {
-                // As a branch: it happens, or not at all.
+                // As a branch: it is sent, or not at all.
                 let word = shout.word(number, 0);
                 let mut slot = Some(word);
                 let wait = Duration::from_micros(sim.below(6000));
@@ -133,7 +133,7 @@ async fn voice(sim: &Sim, number: u32, mut shared: Shared<Sender<Word>>, shout: 
     Ok(())
 }
 
-/// A handle at each node: each has come from the keeper, which is the first, or from the one before.
+/// A handle at each node: each has arrived from the keeper, which is the first, or from the one before.
 async fn handles<E: dunlin::End>(sim: &Sim, nodes: &[Node], shared: Shared<E>) -> Result<Vec<Shared<E>>>
 where
     Shared<E>: Portable,
@@ -147,7 +147,7 @@ where
 }
 
 /// The receiver is with the keeper of the shared sender, or at a node of its own, and in three of four seeds
-/// goes on between its receives; handles are at all nodes, and handles of handles.
+/// travels between its receives; handles are at all nodes, and handles of handles.
 fn a_choir(seed: u64) {
     eprintln!("seed {seed}");
     let sim = Sim::new(seed);
@@ -250,7 +250,7 @@ async fn ear(sim: &Sim, mut shared: Shared<Receiver<Word>>, shout: Shout) -> Res
     }
 }
 
-/// `moves`: it goes on now and then, between its sends.
+/// `moves`: it travels now and then, between its sends.
 async fn mouth(sim: &Sim, nodes: &[Node], mut tx: Wanderer<Sender<Word>>, moves: bool, shout: Shout) -> Result {
     for _ in 0..60 {
         if moves && sim.below(6) == 0 {
@@ -279,7 +279,7 @@ async fn mouth(sim: &Sim, nodes: &[Node], mut tx: Wanderer<Sender<Word>>, moves:
 }
 
 /// The sender is with the keeper of the shared receiver, or at a node of its own, and in three of four seeds
-/// goes on between its sends.
+/// travels between its sends.
 fn an_audience(seed: u64) {
     eprintln!("seed {seed}");
     let sim = Sim::new(seed);
@@ -287,7 +287,7 @@ fn an_audience(seed: u64) {
     sim.run(async {
         let mut nodes = Vec::new();
         for _ in 0..4 {
-            // With every second seed nothing comes through the keeper.
+            // With every second seed no value passes through the keeper.
             let straight = if seed % 2 == 1 { 1 } else { 64 << 10 };
             nodes.push(Node::builder().app("audience").straight_min_bytes(straight).join().await?);
         }
@@ -334,7 +334,7 @@ struct Stage {
     hear: ToClient<Word>,
 }
 
-/// Claims the face, and says or hears a few words in each claim, until it hears the end.
+/// Claims the face, and sends or receives a few words in each claim, until it receives the end.
 async fn actor(sim: &Sim, number: u32, mut shared: Shared<StageClient>, said: Shout, told: Shout) -> Result {
     loop {
         let mut stage = match shared.claim().within(Duration::from_millis(1 + sim.below(300))).await {
@@ -430,7 +430,7 @@ fn a_stage_of_two_towns(seed: u64) {
     .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     said.check(seed);
     told.check(seed);
-    // The next claimer gets what comes next, also if a receive has been dropped.
+    // The next claimer receives the next value, also if a receive has been dropped.
     let heard = &told.0.lock().unwrap().heard;
     assert!(heard.is_sorted_by_key(|word| word.2), "seed {seed}: not in order: {heard:?}");
 }
@@ -440,8 +440,8 @@ fn a_face_is_claimed_in_two_applications() {
     seeds(60).for_each(a_stage_of_two_towns);
 }
 
-/// The receiver of a shared sender goes from node to node, between its receives, while handles at four nodes
-/// send with deadlines, alone and in claims. Nothing fails: so nothing is lost.
+/// The receiver of a shared sender travels between its receives, while handles at four nodes send with
+/// deadlines, alone and in claims. No node fails, so no value is lost.
 fn a_receiver_that_moves(seed: u64) {
     eprintln!("seed {seed}");
     let sim = Sim::new(seed);
@@ -517,8 +517,8 @@ fn a_claim_ends_with_its_connection() {
         assert_eq!(heard?, (1, 1, 1));
         let began = sim.elapsed();
         sim.part(&a, &b);
-        // What is sent in the claim that is lost is on its way meanwhile. It is refused, and never received,
-        // not even when the nodes meet again.
+        // Meanwhile a value of the lost claim is on its way. It is refused, and never received, not even when
+        // the nodes reconnect.
         let (lost, mine) = par!(stage.send((1, 1, 2)), async {
             let mut mine = here.claim().await?;
             let waited = sim.elapsed() - began;
@@ -532,7 +532,7 @@ fn a_claim_ends_with_its_connection() {
         let mine = mine?;
         assert!(lost.is_err());
         drop(stage);
-        // The nodes have met again: something goes from the one to the other.
+        // The nodes have reconnected: a value travels from one to the other.
         let (tx, again) = par!(async { b.sender::<u8>("again").await }, async { a.receiver::<u8>("again").await });
         let (mut tx, mut again) = (tx?, again?);
         let (sent, met) = par!(tx.send(1), again.recv());
@@ -551,7 +551,7 @@ fn a_claim_ends_with_its_connection() {
 
 /// Workers at nodes of their own, which share the receiver of the tasks and the sender of the results, and
 /// ask for the next task while a result is on its way: each task costs one round trip, as it would with two
-/// channels for each worker. All come back, each once.
+/// channels for each worker. All results arrive, each once.
 #[test]
 fn workers_that_ask_ahead_take_one_round_trip_for_each_task() {
     const WORKERS: u64 = 8;
@@ -597,7 +597,7 @@ fn workers_that_ask_ahead_take_one_round_trip_for_each_task() {
         let mut began = Duration::ZERO;
         while let Some(result) = done.next().await? {
             all.push(result);
-            // Until each has begun.
+            // Wait until each has begun.
             if all.len() as u64 == 4 * WORKERS {
                 began = sim.elapsed();
             }

@@ -1,4 +1,4 @@
-//! Large values that go straight to their receiver, where nodes cannot reach each other or one is lost.
+//! Large values that travel straight to their receiver, where nodes cannot reach each other or one is lost.
 
 use bytes::Bytes;
 use dunlin::RecvError;
@@ -11,14 +11,14 @@ fn value(number: u8) -> Bytes {
     vec![number; 300_000].into()
 }
 
-/// A value that the receiving node cannot read, since it reaches the sender's in no way, comes through the
-/// keeper after all.
+/// A value that the receiving node cannot read, since it cannot reach the sender's node, arrives through the
+/// keeper instead.
 #[test]
 fn value_from_unreachable_sender_arrives_through_the_keeper() {
     cannot_be_read(false);
 }
 
-/// The same of a handle that has gone on from another node.
+/// The same for a handle that was forwarded from another node.
 #[test]
 fn forwarded_handle_receives_unreachable_value_through_the_keeper() {
     cannot_be_read(true);
@@ -44,7 +44,7 @@ fn cannot_be_read(went_on: bool) {
             let (sent, got) = par!(tx.send(value(number)), there.recv());
             sent?;
             assert_eq!(got?[0], number);
-            // Only once it is waited for what does not come.
+            // Only one value waits for the failed attempt.
             assert_eq!(sim.elapsed() - began > Duration::from_secs(1), number == 1, "value {number}");
         }
         Result::<()>::Ok(())

@@ -1,6 +1,6 @@
-//! Values with ends in them that go from one node to another through a third one, which keeps the shared end
-//! between the two: in simulations, with random schedules, deadlines, choices, claims, and connections that
-//! are cut. Each end is where its value was received, or with its sender as it was; it works there, and
+//! Values with ends in them that travel from one node to another through a third one, which keeps the shared
+//! end between the two: in simulations, with random schedules, deadlines, choices, claims, and cut
+//! connections. Each end is where its value was received, or unchanged with its sender; it works there, and
 //! nothing of it is left in between.
 
 use std::collections::BTreeSet;
@@ -28,7 +28,7 @@ enum Cargo {
     Deep(Vec<(u8, Option<Sender<Sender<u32>>>)>),
 }
 
-/// What its sender keeps.
+/// The other end, which the sender of the parcel keeps.
 enum Stub {
     Says(Sender<u32>),
     Hears(Receiver<u32>),
@@ -85,7 +85,7 @@ impl Parcel {
             Cargo::Deep(mut ends) => {
                 let Some((2, Some(mut to))) = ends.pop() else { return Err(wrong(ends)) };
                 let (tx, mut rx) = channel();
-                // What comes back is dropped, and `rx` learns of that.
+                // The drop of the returned sender ends `rx`.
                 let sends = async { to.send(tx).await.map_err(|error| wrong(error.why())) };
                 let (sent, heard) = par!(sends, rx.recv());
                 sent?;
@@ -118,13 +118,13 @@ impl Stub {
 struct Log {
     sent: Arc<Mutex<BTreeSet<u32>>>,
     received: Arc<Mutex<Vec<u32>>>,
-    /// Those whose ends were dropped as soon as they had been received.
+    /// The parcels whose ends were dropped when they were received.
     dropped: Arc<Mutex<BTreeSet<u32>>>,
     uses: Arc<Mutex<Vec<Process<Result>>>>,
 }
 
 impl Log {
-    /// It is used at once, beside all else.
+    /// Uses it at once, beside all else.
     fn uses(&self, used: impl Future<Output = Result> + Send + 'static) {
         self.uses.lock().unwrap().push(dunlin::spawn(used));
     }
@@ -138,8 +138,8 @@ impl Log {
         }
     }
 
-    /// As `became`, where nodes are lost: a sender with an unknown outcome has it back, and so may have the
-    /// received it. One of them can use it.
+    /// Like `became`, where nodes are lost: a sender with an unknown outcome has its value back, and the
+    /// receiver may have received it, too. One of them can use it.
     fn may_have_become(&self, number: u32, sent: Result<(), SendError<Parcel>>, stub: Stub) {
         let value = match sent {
             Ok(()) => {
@@ -161,7 +161,7 @@ impl Log {
         });
     }
 
-    /// What became of it.
+    /// Checks the outcome of a parcel.
     fn became(&self, number: u32, sent: Result<(), SendError<Parcel>>, stub: Stub) -> Result {
         match sent {
             Ok(()) => {
@@ -169,7 +169,7 @@ impl Log {
                 let dropped = self.dropped.clone();
                 self.uses(async move {
                     match stub.used(number).await {
-                        // It has learned of that.
+                        // The drop of the other end ended it.
                         Err(_) if dropped.lock().unwrap().contains(&number) => Ok(()),
                         used => used,
                     }
@@ -205,7 +205,7 @@ async fn pause(sim: &Sim, at_most: u64) {
     sleep(Duration::from_micros(sim.below(at_most) + 1)).await;
 }
 
-/// Sends, with and without deadlines, as itself and as a branch.
+/// Sends, with and without deadlines, by itself and as a branch.
 macro_rules! send_some {
     ($sim:expr, $tx:expr, $first:expr, $log:expr) => {
         for number in $first..$first + 12 {
@@ -350,7 +350,7 @@ fn ends_go_through_the_keeper_of_a_shared_receiver() {
 }
 
 /// The keeper of the sender, handles at other nodes, and the receiver at yet another one; it may be shared
-/// there, with handles elsewhere: two keepers are in between.
+/// there, with handles elsewhere, so that two keepers are in between.
 #[test]
 fn ends_go_through_the_keeper_of_a_shared_sender() {
     for_all_seeds(100, |sim, log| {
@@ -385,8 +385,8 @@ fn ends_go_through_the_keeper_of_a_shared_sender() {
     });
 }
 
-/// The keeper, or the receiver's node, is lost at any moment: none waits for ever, and what is known to have
-/// been sent was received, once.
+/// The keeper, or the receiver's node, is lost at any moment: no operation waits for ever, and each value
+/// that is known to have been sent was received, once.
 #[test]
 fn a_node_is_lost_while_ends_go_through() {
     for_all_seeds(100, |sim, log| {
@@ -448,7 +448,7 @@ fn a_node_is_lost_while_ends_go_through() {
     });
 }
 
-/// It was refused for this reason, and not received: the end in it is where it was and works.
+/// The value was refused for this reason, and not received: its end stays where it was and works.
 async fn is_refused(
     sends: impl Future<Output = Result<(), SendError<Parcel>>>,
     receives: impl Operation<Output = Result<Parcel, RecvError>>,
@@ -465,14 +465,14 @@ async fn is_refused(
     Ok(())
 }
 
-/// A parcel with a sender in it, and the receiver of that.
+/// A parcel with a sender in it, and the sender's receiver.
 fn with_sender() -> (Parcel, Receiver<u32>) {
     let (tx, rx) = channel();
     (Parcel { number: 1, cargo: Cargo::Says(tx) }, rx)
 }
 
-/// A shared receiver is declared with one encoding, and a handle of it goes over a channel with another one:
-/// what comes with an end in it is only for the keeper.
+/// A shared receiver is declared with one encoding, and a handle of it travels over a channel with another
+/// one: only the keeper can receive values with an end.
 #[test]
 fn handle_with_another_encoding_refuses_a_value_with_an_end() {
     let done = Sim::new(1).run(async {
@@ -498,8 +498,8 @@ fn handle_with_another_encoding_refuses_a_value_with_an_end() {
     done.unwrap();
 }
 
-/// The receiver of a shared sender has come back to the keeper: what a handle elsewhere sends with an end in
-/// it does not come there.
+/// The receiver of a shared sender has returned to the keeper: values with an end from a handle elsewhere
+/// cannot arrive there.
 #[test]
 fn a_value_with_an_end_does_not_come_back_to_the_keeper() {
     let done = Sim::new(1).run(async {

@@ -1,4 +1,4 @@
-//! Simulations: virtual time, one seed, nodes over a network that is cut.
+//! Simulations: virtual time, one seed, nodes over a network with cuts.
 
 use std::sync::{Arc, Mutex};
 
@@ -98,7 +98,7 @@ fn two_pairs_of_a_name_meet() {
         let sim = Sim::new(seed);
         sim.run(async {
             let a = Node::join("split").await?;
-            // It serves the names before the others look for them.
+            // This makes it serve the names before the others look for them.
             let _first = a.sender::<u32>("first").await?;
             let (b, c, d) = (Node::join("split").await?, Node::join("split").await?, Node::join("split").await?);
             for (node, n) in [(&b, 2), (&c, 3), (&d, 4)] {
@@ -108,7 +108,7 @@ fn two_pairs_of_a_name_meet() {
             halves.iter().for_each(|(one, other)| sim.part(one, other));
 
             // Each half has a pair of this name, once the second has noticed that it is alone; and an end of
-            // another.
+            // another name.
             let (mut tx, mut rx) = (a.sender::<u32>("tides").await?, b.receiver::<u32>("tides").await?);
             let (sent, received) = par!(tx.send(1), rx.recv());
             assert_eq!((sent?, received?), ((), 1));
@@ -126,7 +126,7 @@ fn two_pairs_of_a_name_meet() {
             }
             let (mut of_a, mut of_c, mut of_d) = (a.conflicts(), c.conflicts(), d.conflicts());
 
-            // They meet: the first service's are believed, and the second ones are notified.
+            // The halves reconnect: the first service's declarations win, and the second ones are notified.
             halves.iter().for_each(|(one, other)| sim.heal(one, other));
             let (of_c, of_d) = par!(of_c.recv(), of_d.recv());
             let (of_c, of_d) = (of_c?, of_d?);
@@ -136,24 +136,24 @@ fn two_pairs_of_a_name_meet() {
             assert!(of_a.try_recv().is_err());
             assert!(a.serves_names() && !c.serves_names() && !d.serves_names());
             assert_eq!(c.conflicts().recv().await?, of_c, "who asks later is told as well");
-            // Both pairs go on.
+            // Both pairs keep working.
             let (sent, received) = par!(tx.send(3), rx.recv());
             assert_eq!((sent?, received?), ((), 3));
             let (sent, received) = par!(other_tx.send(4), other_rx.recv());
             assert_eq!((sent?, received?), ((), 4));
-            // Of the unjoined ends: one fits no other, the other is found by those that come to the first.
+            // Of the unjoined ends, one fits no other; ends at the first service find the other.
             let error = other_lone.send(5).await.unwrap_err();
             assert!(error.to_string().contains("an unshared sender (cbor) cannot have the same name"), "{error}");
             let mut early = b.sender::<u32>("late").await?;
             let (sent, received) = par!(early.send(6), late.recv());
             assert_eq!((sent?, received?), ((), 6));
-            // The node that is asked at its address has what it had.
+            // The node that is dialled at its own address still serves its name.
             for (node, rx) in [&c, &d].into_iter().zip(&mut called) {
                 let mut tx = a.sender::<u32>(&format!("{}/called at {}", node.addresses()[0], node.me())).await?;
                 let (sent, received) = par!(tx.send(7), rx.recv());
                 assert_eq!((sent?, received?), ((), 7));
             }
-            // Once the first pair is gone the second has the name.
+            // When the first pair is dropped the second has the name.
             drop((tx, rx));
             let error = loop {
                 match b.sender::<u32>("tides").await {
@@ -187,7 +187,7 @@ fn a_process_that_panics_has_its_exit() {
     });
 }
 
-/// What was sent into a buffer elsewhere is bounded in bytes.
+/// The bytes sent into a buffer elsewhere are bounded.
 #[test]
 fn a_buffer_elsewhere_is_full_of_bytes() {
     const BUDGET: usize = 16 << 10;
@@ -199,7 +199,7 @@ fn a_buffer_elsewhere_is_full_of_bytes() {
             let mut tx = a.sender::<Vec<u8>>("letters").await?;
             let mut rx = b.receiver::<Vec<u8>>("letters").policy(policy).await?;
             let (mut sent, mut received) = (0u32, 0u32);
-            // They grow, and are small again.
+            // The values grow, and are small again.
             for size in [300, 3000, 100, 30_000, 300] {
                 let before = sent;
                 let letter = |n: u32| {
@@ -207,7 +207,7 @@ fn a_buffer_elsewhere_is_full_of_bytes() {
                     letter[..4].copy_from_slice(&n.to_be_bytes());
                     letter
                 };
-                // As many as go without a receive.
+                // As many as fit without a receive.
                 while tx.send(letter(sent)).within(Duration::from_secs(1)).await.is_ok() {
                     sent += 1;
                     assert!(sent - before < 1000, "it is unbounded");
@@ -217,7 +217,7 @@ fn a_buffer_elsewhere_is_full_of_bytes() {
                     assert_eq!(letter[..4], received.to_be_bytes());
                     received += 1;
                 }
-                // What comes now is what there is room for when they are of this size.
+                // Values arrive now as far as there is room for this size.
                 for round in 0..40 {
                     while tx.send(letter(sent)).within(Duration::from_secs(1)).await.is_ok() {
                         sent += 1;
@@ -248,7 +248,7 @@ fn a_buffer_elsewhere_is_full_of_bytes() {
     }
 }
 
-/// Also of a channel one end of which has come in a message: from the first value on.
+/// Also for a channel of which one end has arrived in a message: from the first value on.
 #[test]
 fn buffered_bytes_at_a_home_are_bounded_after_an_end_moves() {
     const BUDGET: u64 = 1 << 20;
@@ -276,7 +276,8 @@ fn buffered_bytes_at_a_home_are_bounded_after_an_end_moves() {
     });
 }
 
-/// What a sender that is gone has offered is made again where its receiver is, and it is gone behind that.
+/// The offers of a dropped sender are made again at the receiver's new node, and the sender is dropped behind
+/// them.
 #[test]
 fn sender_closes_after_its_offered_values_when_receiver_moves() {
     for seed in 0..200 {
@@ -287,7 +288,7 @@ fn sender_closes_after_its_offered_values_when_receiver_moves() {
             let c = Node::join("gone").await?;
             let mut ab = (a.sender::<Receiver<u32>>("ab").await?, b.receiver::<Receiver<u32>>("ab").await?);
             let mut bc = (b.sender::<Receiver<u32>>("bc").await?, c.receiver::<Receiver<u32>>("bc").await?);
-            // No places are promised: what is in the buffer is offered.
+            // No places are promised: the buffered values are offers.
             let (mut tx, rx) = channel_with::<u32>(overwrite_oldest(4));
             for n in 0..3 {
                 tx.send(n).await?;
@@ -308,7 +309,7 @@ fn sender_closes_after_its_offered_values_when_receiver_moves() {
     }
 }
 
-/// The same of a channel that is retired: what was sent before that is received.
+/// The same for a retired channel: the values sent before are received.
 #[test]
 fn values_sent_before_retire_are_received_after_receiver_moves() {
     for (seed, moves) in (0..150).flat_map(|seed| [(seed, 1), (seed, 2)]) {
@@ -348,8 +349,8 @@ fn values_sent_before_retire_are_received_after_receiver_moves() {
     }
 }
 
-/// Once the message with it has been taken, its sender may declare the name anew, though the channel
-/// goes on elsewhere.
+/// When the message with it has been taken, its sender may declare the name anew, though the channel stays in
+/// use elsewhere.
 #[test]
 fn the_name_of_an_end_that_has_gone_on_is_free() {
     for seed in 0..100 {

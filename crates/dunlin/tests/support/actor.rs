@@ -1,17 +1,17 @@
 //! Tests that need nodes in OS processes of their own: the test starts its own binary again, with a role, and
-//! reads what it prints on its standard output.
+//! reads its standard output.
 //!
-//! The binary has an ignored test `a_role` that plays the role that [`role`] tells.
+//! The binary has an ignored test `a_role` that plays the role given by [`role`].
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// No test waits longer for anything; only a bug can reach it.
+/// The limit for every wait; only a bug can reach it.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A process that plays a role. Dropped, it is killed without a warning: on Unix by the signal 9.
+/// A process that plays a role. Its drop kills it without a warning: on Unix by the signal 9.
 pub(crate) struct Actor {
     child: Child,
     says: mpsc::Receiver<String>,
@@ -33,8 +33,8 @@ pub(crate) fn command(before: &[&str], role: &str, knows: &[&str]) -> Command {
     command
 }
 
-/// Starts this binary again in a role; `hear` is given each thing that it says, and then, when it has ended,
-/// `None`. It can be spoken to on its standard input.
+/// Starts this binary again in a role; `hear` receives each of its messages, and `None` after its end. The
+/// process reads its standard input.
 pub(crate) fn start(
     before: &[&str],
     role: &str,
@@ -44,11 +44,11 @@ pub(crate) fn start(
     let mut command = command(before, role, knows);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    // (It ends with the process.)
+    // (The thread ends with the process.)
     std::thread::spawn(move || {
         for line in lines.map_while(Result::ok) {
-            // The rest is of the test harness, which on a machine with one processor begins the line with the
-            // test's name.
+            // The rest is output of the test harness, which on a machine with one processor begins the line
+            // with the test's name.
             if let Some((_, said)) = line.split_once("SAYS ") {
                 hear(Some(said.to_owned()));
             }
@@ -59,7 +59,7 @@ pub(crate) fn start(
 }
 
 impl Actor {
-    /// Starts a process with its role, and what it has to know. `before`: the command that starts it, if any.
+    /// Starts a process with its role and the role's arguments. `before`: the command that starts it, if any.
     pub(crate) fn start(before: &[&str], role: &str, knows: &[&str]) -> Self {
         let (tell, says) = mpsc::channel();
         let child = start(before, role, knows, move |said| {
@@ -70,12 +70,12 @@ impl Actor {
         Self { child, says }
     }
 
-    /// The next thing it says.
+    /// Its next message.
     pub(crate) fn hear(&self) -> String {
         self.says.recv_timeout(LIMIT).expect("it says nothing more, or not in time")
     }
 
-    /// It has nothing more to say, and ends by itself.
+    /// Waits for its end; it must not send another message.
     pub(crate) fn end(mut self) -> ExitStatus {
         assert_eq!(self.says.recv_timeout(LIMIT), Err(mpsc::RecvTimeoutError::Disconnected), "it speaks, or hangs");
         self.child.wait().unwrap()
@@ -89,13 +89,13 @@ impl Drop for Actor {
     }
 }
 
-/// In the process: its role, and its task. `None`: all tests are run, the ignored too.
+/// In the process: its role and arguments. `None`: all tests run, the ignored too.
 pub(crate) fn role() -> Option<(String, Vec<String>)> {
     let knows = std::env::var("DUNLIN_TEST_KNOWS").ok()?;
     Some((std::env::var("DUNLIN_TEST_ROLE").ok()?, knows.lines().map(str::to_owned).collect()))
 }
 
-/// In the process: to the test.
+/// In the process: sends a message to the test.
 pub(crate) fn say(what: impl std::fmt::Display) {
     println!("SAYS {what}");
 }

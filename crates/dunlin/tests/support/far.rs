@@ -1,4 +1,4 @@
-//! TCP as it is between hosts, on one host. The tests of `dunlin-attack` have this file as well.
+//! TCP as between hosts, on one host. The tests of `dunlin-attack` use this file as well.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,10 +8,10 @@ use std::task::{Context, Poll};
 use dunlin::net::{BoxFuture, Listener, Network, Socket, Source, Tcp};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// TCP as it is between hosts: the other end of a socket is elsewhere.
+/// TCP as between hosts: the other end of a socket is elsewhere.
 #[derive(Default)]
 pub(crate) struct Far {
-    /// Addresses of other hosts, and where on this one they lead.
+    /// Addresses of other hosts, and the addresses on this one that stand for them.
     pub(crate) hosts: BTreeMap<String, String>,
 }
 

@@ -1,4 +1,4 @@
-//! Nodes in one program, and ends that go from one to another.
+//! Nodes in one program, and ends that travel from one to another.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use dunlin::node::Records;
 use dunlin::prelude::*;
 
-/// No test waits longer for anything; only a bug can reach it.
+/// The limit for every test; only a bug can reach it.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs a test of nodes.
@@ -15,7 +15,7 @@ pub(crate) fn run(test: impl Future<Output = Result>) {
     dunlin::block_on(limited).unwrap();
 }
 
-/// Nodes of an application of their own, which is named for the test.
+/// Nodes of an application of their own, which has the test's name.
 pub(crate) async fn nodes<const N: usize>(test: &str) -> [Node; N] {
     let names = format!("memory:names-of-{test}");
     let mut nodes = Vec::new();
@@ -28,7 +28,7 @@ pub(crate) async fn nodes<const N: usize>(test: &str) -> [Node; N] {
 /// A channel from one node to another, for ends.
 pub(crate) type Way<T> = (Sender<T>, Receiver<T>);
 
-/// One by this name.
+/// A way with this name.
 pub(crate) async fn way<T: Portable>(from: &Node, to: &Node, name: &str) -> Result<Way<T>> {
     let (tx, rx) = par!(async { from.sender::<T>(name).await }, async { to.receiver::<T>(name).await });
     Ok((tx?, rx?))
@@ -46,23 +46,23 @@ pub(crate) async fn carry<T: Portable>(end: T, from: &Node, to: &Node, name: &st
     along(end, &mut way(from, to, name).await?).await
 }
 
-/// An end that goes from node to node, and is used as itself where it is.
+/// An end that travels from node to node, and is used as itself where it is.
 pub(crate) struct Wanderer<E> {
-    /// `None`: it has been lost on its way, which has been told.
+    /// `None`: it was lost on its way, which was reported.
     end: Option<E>,
     at: usize,
-    /// Its ways are called so, and by their numbers.
+    /// The prefix of the names of its ways.
     name: String,
     moves: u32,
 }
 
 impl<E: Portable> Wanderer<E> {
-    /// At this one of the nodes.
+    /// Places it at this one of the nodes.
     pub(crate) fn new(end: E, at: usize, name: impl Into<String>) -> Self {
         Self { end: Some(end), at, name: name.into(), moves: 0 }
     }
 
-    /// Goes to the node that is so many further.
+    /// Travels to the node that is this many further.
     pub(crate) async fn go(&mut self, nodes: &[Node], further: usize) -> Result {
         let (to, name) = ((self.at + further) % nodes.len(), format!("{} {}", self.name, self.moves));
         let end = self.end.take().expect("it is there");
@@ -86,8 +86,8 @@ impl<E> DerefMut for Wanderer<E> {
     }
 }
 
-/// In a simulation: so long nodes may need to forget what is over, if another one has been lost. Else it
-/// takes some round trips.
+/// In a simulation: how long nodes may need to forget ended channels, if another node has been lost.
+/// Otherwise it takes some round trips.
 const FORGETS: Duration = Duration::from_secs(60);
 
 /// In a simulation: waits until nothing is left at these nodes of any channel.

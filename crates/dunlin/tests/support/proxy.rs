@@ -1,4 +1,4 @@
-//! A TCP proxy between nodes under test, which does to sockets what networks do: it cuts them at any byte,
+//! A TCP proxy between nodes under test, which treats sockets as networks do: it cuts them at any byte,
 //! closes one direction, stalls, delays, and delivers in small pieces.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,31 +9,31 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What ends a socket.
+/// The ways in which a socket ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// Both directions at once.
     Cut,
-    /// One direction is closed; the other stays open as long as it is used.
+    /// One direction is closed; the other stays open while it is used.
     HalfClose,
     /// One direction carries nothing any more, and stays open.
     Stall,
 }
 
-/// What befalls one socket: the fault, in which direction, and behind how many bytes.
+/// The fault of one socket, its direction, and its position in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Fate {
     fault: Fault,
     there: bool,
     after: u64,
-    /// At most so many bytes go at once, ...
+    /// The most bytes that go at once, ...
     piece: usize,
-    /// ... each so much later, ...
+    /// ... the delay of each piece, ...
     delay: Duration,
 }
 
-/// ... or the first so many of them. A timer takes 1 ms at least: a socket that lives for 100 KB, in pieces
-/// of 3 bytes that all come later, would hold up the test for half a minute.
+/// ... for this many of the first pieces. A timer takes 1 ms at least: a socket that lives for 100 KB, in
+/// delayed pieces of 3 bytes, would take half a minute.
 const DELAYS: u32 = 200;
 
 /// How often each fault has happened.
@@ -47,7 +47,7 @@ pub(crate) struct Counts {
 /// Ports that lead to addresses, over sockets that all share one random source of faults.
 pub(crate) struct Proxy {
     random: Mutex<u64>,
-    /// So many faults are to happen in all.
+    /// The number of faults in all.
     faults_max: u64,
     faults: AtomicU64,
     pub(crate) counts: Counts,
@@ -60,19 +60,19 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// What to dial.
+    /// The address to dial.
     pub(crate) fn address(&self) -> String {
         self.listener.local_addr().unwrap().to_string()
     }
 
-    /// From now on the port leads to this address.
+    /// Makes the port lead to this address.
     pub(crate) fn lead_to(self, address: &str) {
         let Self { proxy, listener } = self;
         let address = address.to_owned();
         tokio::spawn(async move {
             loop {
                 let (near, _) = listener.accept().await.unwrap();
-                // Without it the near socket is dropped: no node is there.
+                // Without it the near socket is dropped: no node listens there.
                 if let Ok(far) = TcpStream::connect(&address).await {
                     tokio::spawn(proxy.clone().link(near, far));
                 }
@@ -82,7 +82,7 @@ impl Port {
 }
 
 impl Proxy {
-    /// With a seed, and so many faults to come.
+    /// A proxy with a seed, and this many faults to come.
     pub(crate) fn new(seed: u64, faults_max: u64) -> Arc<Self> {
         let (faults, counts) = (AtomicU64::new(0), Counts::default());
         Arc::new(Self { random: Mutex::new(seed), faults_max, faults, counts })
@@ -106,7 +106,7 @@ impl Proxy {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 1 to 2^`bits`, every order of magnitude as likely as any other.
+    /// A size from 1 to 2^`bits`; every order of magnitude is equally likely.
     fn any_size(&self, bits: u64) -> u64 {
         let magnitude = 1 << (self.random() % (bits + 1));
         1 + self.random() % magnitude
@@ -134,11 +134,11 @@ impl Proxy {
         let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
         let there = self.carry(near_in, far_out, fate, fate.there);
         let back = self.carry(far_in, near_out, fate, !fate.there);
-        // `Err` is the end of both directions, and drops all there is.
+        // `Err` ends both directions, and drops everything.
         let _ = tokio::try_join!(there, back);
     }
 
-    /// Passes on what arrives. `Err`: the socket is cut, or was closed by its user.
+    /// Forwards the bytes that arrive. `Err`: the socket is cut, or was closed by its user.
     async fn carry(
         &self,
         mut from: OwnedReadHalf,

@@ -1,9 +1,9 @@
-//! What tests of scopes expect to fail.
+//! The errors that tests of scopes expect.
 
 use dunlin::ExitReason;
 use dunlin::prelude::*;
 
-/// How long a test waits for what does not end.
+/// How long a test waits for a scope that does not end.
 const NOW: Duration = Duration::from_millis(1);
 
 /// The error of a name that is refused.

@@ -1,4 +1,4 @@
-//! Bodies of requests: where they end, how much of them there may be, and what comes behind them.
+//! Bodies of requests: where they end, how large they may be, and what follows them.
 
 use super::web::limits::Limits;
 use super::{Site, patient, with_limits, with_server};
@@ -57,7 +57,7 @@ fn request_that_comes_with_the_body_of_another_one_is_answered() {
     );
 }
 
-/// What the client had to say, it has not said.
+/// The client has not sent what its head announced.
 #[test]
 fn body_that_ends_early_starts_no_program() {
     with_server(
@@ -77,7 +77,7 @@ fn body_that_ends_early_starts_no_program() {
     );
 }
 
-/// A body that nobody has read would be taken for a request.
+/// The server would take an unread body for a request.
 #[test]
 fn connection_ends_behind_a_body_that_is_refused() {
     let smuggled = "GET /x HTTP/1.1\r\nHost: h\r\n\r\n";

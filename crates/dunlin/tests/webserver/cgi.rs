@@ -1,4 +1,4 @@
-//! CGI programs: what they get, what they may write, and that none is left.
+//! CGI programs: their input, their permitted output, and that none is left.
 
 use dunlin::prelude::*;
 
@@ -48,7 +48,7 @@ fn program_gets_its_variables_and_the_body_and_nothing_else() {
             }
             assert!(!variables.contains("evil"), "{variables}");
             assert!(!variables.contains("CARGO"), "the environment is not inherited: {variables}");
-            // The connection goes on.
+            // The connection stays open.
             assert_eq!(client.get("/cgi-bin/env").await.status, 200);
         },
     );
@@ -128,7 +128,7 @@ fn status_and_length_of_a_program_are_its_response() {
     );
 }
 
-/// RFC 3875, 6.2.2: the client does not learn of it.
+/// RFC 3875, 6.2.2: the client does not see the redirection.
 #[test]
 fn location_that_is_a_path_is_answered_in_place() {
     with_server(
@@ -217,7 +217,7 @@ fn location_that_leads_nowhere_is_a_bad_gateway() {
     );
 }
 
-/// What it still does, it does before its response is another one.
+/// The program's remaining work comes before the redirected response.
 #[test]
 fn program_with_a_location_runs_to_its_end_or_its_deadline() {
     with_limits(
@@ -266,7 +266,7 @@ fn program_that_crashes_closes_early_or_writes_bad_headers_is_a_bad_gateway() {
     );
 }
 
-/// A crash behind the head can only be told by the end of the connection.
+/// Only the end of the connection can report a crash behind the head.
 #[test]
 fn program_that_crashes_in_its_output_ends_the_connection_in_the_middle() {
     with_server(
@@ -309,7 +309,7 @@ fn program_that_does_not_end_or_floods_is_killed_at_its_deadline() {
         |site| async move {
             let stopped = site.client().await.get("/cgi-bin/stops").await;
             assert!(!stopped.is_whole);
-            // On a busy machine the deadline may be over before it has written its number.
+            // On a busy machine the deadline may pass before it has written its number.
             if let Ok(pid) = stopped.text().trim().parse::<u32>() {
                 while std::fs::exists(format!("/proc/{pid}")).unwrap() {
                     tokio::task::yield_now().await;
@@ -321,7 +321,7 @@ fn program_that_does_not_end_or_floods_is_killed_at_its_deadline() {
     );
 }
 
-/// Its program is in the way of nobody: it ends with the connection.
+/// Its program delays no other request: it ends with the connection.
 #[test]
 fn client_that_leaves_ends_its_program() {
     with_server(
@@ -346,7 +346,7 @@ fn more_programs_than_the_limit_are_unavailable() {
         |scratch| scratch.program("waits", "printf 'Content-Type: a/b\\n\\n'; cat"),
         |site| async move {
             let (mut first, mut second) = (site.client().await, site.client().await);
-            // It has begun, and its body has not come.
+            // It has begun, and its body has not arrived.
             first
                 .send("POST /cgi-bin/waits HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
                 .await;
@@ -368,7 +368,7 @@ fn head_of_a_program_has_a_bound() {
         |scratch| {
             for (name, length) in [("most", 950), ("more", 1_050)] {
                 let head = format!("Content-Type: a/b\nX: {}", "x".repeat(length));
-                // In two parts, so that the second one is not in what the first read takes.
+                // In two parts, so that the first read does not take the second one.
                 scratch
                     .program(name, &format!("printf '{head}'; while [ ! -e ../go ]; do :; done; printf '\\n\\nkrill'"));
             }
@@ -399,7 +399,7 @@ fn body_that_is_too_large_is_refused_before_it_is_read() {
                 assert_eq!(client.response(false).await.unwrap().status, 413, "{request}");
                 assert!(client.is_at_end().await);
             }
-            // As much as is allowed, in both framings.
+            // The permitted maximum, in both framings.
             let krill = "k".repeat(1_000);
             for request in [
                 format!("Content-Length: 1000\r\n\r\n{krill}"),

@@ -1,4 +1,4 @@
-//! A client that sends what the tests write, and reads responses.
+//! A client that sends the bytes of the tests, and reads responses.
 
 use dunlin::io::{Bytes, Connection, tcp};
 
@@ -14,7 +14,7 @@ pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
-    /// It has ended as its head says.
+    /// It has ended as its head announced.
     pub(crate) is_whole: bool,
 }
 
@@ -53,7 +53,7 @@ impl Client {
         self.buffer.is_empty() && !self.more().await
     }
 
-    /// Reads more; `false` at the end.
+    /// Reads more bytes; `false` at the end.
     async fn more(&mut self) -> bool {
         match self.connection.read(64 << 10).await {
             Ok(piece) => {
@@ -119,7 +119,7 @@ impl Client {
 }
 
 impl Client {
-    /// Puts what a test has read itself before the rest.
+    /// Puts bytes that a test has read itself before the rest.
     pub(crate) fn unread(&mut self, bytes: &[u8]) {
         self.buffer.splice(0..0, bytes.iter().copied());
     }

@@ -21,7 +21,7 @@ fn names(site: &Site) -> BTreeSet<(String, Pid)> {
     processes.iter().filter(|p| !p.is_finished()).map(|p| (p.name().unwrap().to_owned(), p.pid())).collect()
 }
 
-/// Ends the process that waits for a descriptor and whose name begins so, and gives its name.
+/// Ends the process that waits for a descriptor and whose name begins with `name`, and returns its name.
 async fn kill(site: &Site, name: &str) -> String {
     loop {
         let waits = waits::snapshot();
@@ -50,7 +50,7 @@ fn worker_that_is_killed_under_load_fails_its_own_request_and_no_other() {
         dunlin::block_on(async {
             let server = serve_as(&scratch, patient(), farm).await;
             let to = server.address.to_string();
-            // The only one that is not done at once: its client reads nothing.
+            // The only one that takes long: its client reads nothing.
             let mut victim = Client::connect(&to).await;
             victim.send("GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await;
             let first = victim.connection.read(1).await.unwrap();
@@ -94,14 +94,14 @@ fn worker_that_is_killed_under_load_fails_its_own_request_and_no_other() {
             for load in load {
                 count += load.await.unwrap();
             }
-            // A client may have its response before it is counted.
+            // A client may receive its response before it is counted.
             while server.site.stats.responses(2) < count {
                 tokio::task::yield_now().await;
             }
             assert!(count >= 200 && server.site.stats.responses(2) == count, "{count}");
             assert_eq!([4, 5].map(|hundred| server.site.stats.responses(hundred)), [0, 0]);
             if farm.is_some() {
-                // Another one has its place.
+                // Another one has taken its place.
                 let replaced = |names: &BTreeSet<(String, Pid)>| {
                     names.iter().any(|process| process.0 == killed && !before.contains(process))
                 };
@@ -289,7 +289,7 @@ fn reader_serves_next_client_after_farm_answers_malformed_request() {
     });
 }
 
-/// The only reader waits for the rest of a head, so nobody takes the second connection.
+/// The only reader waits for the rest of a head, so no reader takes the second connection.
 #[test]
 fn stop_does_not_wait_for_a_reader() {
     let scratch = Scratch::new();
@@ -316,7 +316,7 @@ fn stop_does_not_wait_for_a_reader() {
     });
 }
 
-/// The server lets a client read what was sent before it ends the connection. No worker waits for that.
+/// The server lets a client read the sent bytes before it ends the connection. No worker waits for that.
 #[test]
 fn client_that_does_not_end_its_connection_holds_up_no_worker() {
     let scratch = Scratch::new();
@@ -325,7 +325,7 @@ fn client_that_does_not_end_its_connection_holds_up_no_worker() {
     dunlin::block_on(async {
         let server = serve_as(&scratch, patient(), Some(numbers)).await;
         let to = server.address.to_string();
-        // On a busy machine, a second connection may come after the time for which the server waits.
+        // On a busy machine, a second connection may arrive after the server's wait.
         let mut attempts = 0;
         loop {
             let (mut stays, mut other) = (Client::connect(&to).await, Client::connect(&to).await);

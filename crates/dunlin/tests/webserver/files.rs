@@ -240,7 +240,7 @@ fn conditional_headers_determine_the_response_status() {
                 (format!("Range: bytes=0-1\r\nIf-Range: {tag}\r\n"), 206),
                 (format!("Range: bytes=0-1\r\nIf-Range: {modified}\r\n"), 206),
                 ("Range: bytes=0-1\r\nIf-Range: \"other\"\r\n".to_owned(), 200),
-                // Parts of one file and of another would make a third.
+                // Parts of two different files would form a third.
                 (format!("Range: bytes=0-1\r\nIf-Range: W/{tag}\r\n"), 200),
                 (format!("Range: bytes=0-1\r\nIf-Range: \"other\", {tag}\r\n"), 200),
                 ("Range: bytes=0-1\r\nIf-Range: Fri, 01 Jan 2100 00:00:00 GMT\r\n".to_owned(), 200),
@@ -258,7 +258,7 @@ fn conditional_headers_determine_the_response_status() {
     );
 }
 
-/// A client must not take what it has for a file that was written again in the same second, with its length.
+/// A file rewritten within the same second with the same length must not pass for the client's copy.
 #[test]
 fn etag_differs_between_modification_times_within_one_second() {
     let scratch = Scratch::new();
@@ -277,7 +277,7 @@ fn etag_differs_between_modification_times_within_one_second() {
     });
 }
 
-/// An open file is looked for again after a second, so a new one is seen in the end.
+/// The server looks up an open file again after a second, so it finds a new one in the end.
 #[test]
 fn file_that_is_replaced_is_seen() {
     with_server(
@@ -326,7 +326,7 @@ fn stop_ends_idle_connections_and_lets_a_request_end() {
             let to = server.address.to_string();
             let (mut idle, mut busy) = (Client::connect(&to).await, Client::connect(&to).await);
             assert_eq!(idle.request("HEAD /x", "").await.status, 200);
-            // No system takes so much at once, so the response is under way.
+            // No system accepts this much at once, so the response is under way.
             busy.send("GET /x HTTP/1.1\r\nHost: h\r\n\r\n").await;
             let first = busy.connection.read(1).await.unwrap();
             let ((), response) = par!(async { server.stop().await.unwrap() }, async {
@@ -335,13 +335,13 @@ fn stop_ends_idle_connections_and_lets_a_request_end() {
                 busy.response(false).await.unwrap()
             });
             assert!(response.is_whole && response.body == bytes(20_000_000));
-            // A program that another test starts has the listener until it runs.
+            // A program that another test starts holds the listener until it runs.
             while dunlin::io::tcp::connect(&to).await.is_ok() {}
         });
     }
 }
 
-/// The rest of its head comes after the stop.
+/// The rest of its head arrives after the stop.
 #[test]
 fn stop_lets_a_request_end_whose_head_is_under_way() {
     let scratch = Scratch::new();

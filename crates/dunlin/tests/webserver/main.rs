@@ -1,5 +1,5 @@
-//! The example `webserver`: what it answers, and what clients and programs may do to it. And the example
-//! `ob`. Small numbers; the README has the commands of the large ones.
+//! The example `webserver`: its answers, and what clients and programs may do to it. And the example `ob`.
+//! Small numbers; the README has the commands of the large ones.
 
 #![cfg(target_os = "linux")]
 
@@ -38,7 +38,7 @@ use web::farm::Numbers;
 use web::limits::Limits;
 use web::server::{Server, Settings};
 
-/// A directory that goes with this.
+/// A directory that its drop removes.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -62,8 +62,8 @@ impl Scratch {
     fn program(&self, name: &str, script: &str) {
         let (text, path) = (self.0.join("text"), self.0.join("cgi").join(name));
         fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
-        // By another program: what another test starts meanwhile would have this one's descriptor, and the
-        // system runs no file that is open to be written.
+        // Another program writes the file: a program that another test starts meanwhile would inherit this
+        // one's descriptor, and the system runs no file that is open for writing.
         assert!(Command::new("cp").arg(text).arg(&path).status().unwrap().success());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
@@ -113,7 +113,7 @@ fn with_limits<F: Future<Output = ()>>(limits: Limits, prepare: impl FnOnce(&Scr
     });
 }
 
-/// What a test has of its server.
+/// A test's view of its server.
 #[derive(Clone)]
 struct Site {
     address: String,

@@ -1,4 +1,4 @@
-//! What a client may do to the server: each gets an answer, and the others are served.
+//! Misuse of the server by clients: each gets an answer, and the server serves the others.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -110,7 +110,7 @@ fn request_that_does_not_end_times_out() {
     );
 }
 
-/// The time runs from its first byte, however many come.
+/// The time limit begins with the first byte, however many arrive.
 #[test]
 fn request_that_comes_byte_by_byte_times_out() {
     with_limits(
@@ -188,7 +188,7 @@ fn idle_connection_ends_without_an_answer() {
     );
 }
 
-/// From which on files are sent by the pool: a usual one, and none.
+/// The size from which the pool sends files: a usual one, and none.
 const MANNERS: [u64; 2] = [1 << 20, u64::MAX];
 
 #[test]
@@ -212,7 +212,7 @@ fn client_that_leaves_in_the_middle_of_a_file_leaves_nothing() {
                     tokio::task::yield_now().await;
                 }
                 assert_eq!(site.stats.cut.get(), 10);
-                // A call that is under way ends soon. The listener and the file that is kept open stay.
+                // A call that is under way ends soon. The listener and the cached open file stay.
                 while (sockets_at(port), open_at(&site.root().join("x"))) != (1, 1) {
                     tokio::task::yield_now().await;
                 }
@@ -236,7 +236,7 @@ fn sockets_at(port: u16) -> usize {
     inodes.map(|inode| open_at(format!("socket:[{inode}]").as_ref())).sum()
 }
 
-/// Its length was promised.
+/// The head has promised the length.
 #[test]
 fn file_that_is_truncated_while_it_is_sent_ends_the_connection() {
     for sendfile_min in MANNERS {
@@ -253,7 +253,7 @@ fn file_that_is_truncated_while_it_is_sent_ends_the_connection() {
                 let response = client.response(false).await.unwrap();
                 assert_eq!(response.header("Content-Length"), Some("50000000"));
                 assert!(!response.is_whole);
-                // Pages in the socket are those of the file: the system may have cleared what was cut off.
+                // Pages in the socket are those of the file: the system may have cleared the truncated ones.
                 assert!(response.body.iter().take(1 << 20).all(|byte| *byte == 7));
                 assert_eq!(site.stats.cut.get(), 1);
                 assert_eq!(site.stats.sendfile.get() > 0, sendfile_min < u64::MAX);

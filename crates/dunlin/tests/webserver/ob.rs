@@ -1,4 +1,4 @@
-//! The example `ob`: which requests it has in flight, and what it measures.
+//! The example `ob`: its requests in flight, and its measurements.
 
 use dunlin::io::{Bytes, Connection, Listener, tcp};
 use dunlin::prelude::*;
@@ -46,7 +46,7 @@ fn requests_get_their_responses_over_kept_connections_or_new_ones() {
                 assert_eq!((report.latencies.count(), report.not_ok, report.failed), (100, 0, 0));
                 assert!(report.bytes > 100 * 100_000);
                 let accepted = site.stats.accepted.get() - before;
-                // Which worker has the next ticket is left open.
+                // Any worker may have the next ticket.
                 assert!(if keep_alive { accepted <= 7 } else { accepted == 100 }, "{accepted}");
             }
             let report = run(Plan { path: "/none".to_owned(), ..plan(&site.address, 10, 2, Pace::Waves) }).await;
@@ -56,7 +56,7 @@ fn requests_get_their_responses_over_kept_connections_or_new_ones() {
 }
 
 /// The server answers when it has four requests, so fewer in flight would wait for ever; and one at a time,
-/// so the next request of a flow comes before the other answers.
+/// so the next request of a flow arrives before the other answers.
 #[test]
 fn flow_keeps_as_many_requests_in_flight() {
     dunlin::block_on(async {
@@ -141,7 +141,7 @@ fn request_at_a_rate_does_not_begin_before_its_time() {
     });
 }
 
-/// Whatever the generator has asked for.
+/// Whichever framing the generator has requested.
 #[test]
 fn connection_that_the_server_ends_is_not_used_again() {
     dunlin::block_on(async {
@@ -179,7 +179,7 @@ fn requests_without_a_whole_response_have_failed() {
             }
         });
         assert_eq!((report.latencies.count(), report.failed), (0, 5));
-        // A listener that was dropped could go on in a program that another test starts.
+        // A dropped listener could live on in a program that another test starts.
         let nobody = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
         bind(&nobody, &std::net::SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = std::net::SocketAddr::try_from(getsockname(&nobody).unwrap()).unwrap().to_string();
@@ -199,7 +199,7 @@ fn request_without_response_fails_at_its_deadline() {
     });
 }
 
-/// A redirection is no success: it was not followed.
+/// A redirection is no success, since it was not followed.
 #[test]
 fn status_outside_2xx_is_counted_as_not_ok() {
     dunlin::block_on(async {

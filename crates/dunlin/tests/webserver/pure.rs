@@ -12,7 +12,7 @@ fn cases() -> ProptestConfig {
     ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(cases) }
 }
 
-/// Pieces that requests are made of, and some that they are not.
+/// Pieces of requests, and some that are not.
 fn fragment() -> impl Strategy<Value = Vec<u8>> {
     let words = [
         "GET ",
@@ -52,7 +52,7 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(cases())]
 
-    /// What is taken for a request is safe to serve, whatever was sent.
+    /// Every accepted request is safe to serve, whatever the bytes.
     #[test]
     fn any_bytes_are_a_safe_request_or_refused(fragments in proptest::collection::vec(fragment(), 0..30)) {
         let bytes = fragments.concat();
@@ -70,7 +70,7 @@ proptest! {
         }
     }
 
-    /// How the bytes come does not matter.
+    /// The result does not depend on how the bytes are split.
     #[test]
     fn end_of_a_head_is_found_for_any_split_of_the_input(
         fragments in proptest::collection::vec(fragment(), 0..20),
@@ -118,7 +118,7 @@ proptest! {
         prop_assert!(length <= bytes.len());
     }
 
-    /// Each byte that one of the ranges names is sent once, and no other.
+    /// Each byte in one of the ranges is sent once, and no other.
     #[test]
     fn ranges_are_those_bytes_once(
         ranges in proptest::collection::vec((0_u64..60, proptest::option::of(0_u64..60)), 1..8),

@@ -1,4 +1,4 @@
-//! What sends a file where `sendfile` is not possible, and what is not in the page cache.
+//! How a file is sent where `sendfile` is not possible, and one outside the page cache.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,13 +18,13 @@ fn bytes(length: usize) -> Vec<u8> {
     (0..length).map(|n| (n ^ n >> 8 ^ n >> 16) as u8).collect()
 }
 
-/// Linux sends no file to a descriptor that appends, though on a socket that means nothing. This is for all
-/// copies of the descriptor.
+/// Linux sends no file to a descriptor that appends, though on a socket that means nothing. This holds for
+/// all copies of the descriptor.
 fn forbid_sendfile(socket: OwnedFd) {
     fcntl_setfl(&socket, fcntl_getfl(&socket).unwrap() | OFlags::APPEND).unwrap();
 }
 
-/// Serves one connection. Gives its client, and a copy of the server's socket.
+/// Serves one connection. Returns its client, and a copy of the server's socket.
 async fn serve_one(site: &std::sync::Arc<Site>) -> (Client, OwnedFd, Process<()>) {
     let mut listener = tcp::listen("127.0.0.1:0").await.unwrap();
     let client = Client::connect(&listener.address().unwrap().to_string()).await;
@@ -70,7 +70,7 @@ fn file_is_sent_whole_and_in_part_where_sendfile_is_not_possible() {
     });
 }
 
-/// Each byte is sent once, whoever sends it.
+/// Each byte is sent once, by whichever method.
 #[test]
 fn fallback_resumes_at_the_byte_where_sendfile_stopped() {
     const LENGTH: usize = 20_000_000;
@@ -95,7 +95,7 @@ fn fallback_resumes_at_the_byte_where_sendfile_stopped() {
     });
 }
 
-/// A read in place says that it would wait, and the pool reads instead.
+/// A read in place would block, and the pool reads instead.
 #[test]
 fn uncached_file_is_sent_whole_and_in_part() {
     const LENGTH: usize = 3_000_000;
@@ -107,7 +107,7 @@ fn uncached_file_is_sent_whole_and_in_part() {
             let file = fs::File::open(site.root().join("x")).unwrap();
             let mut client = site.client().await;
             for begin in [0, 1_000_001, 2_999_999] {
-                // What is written is dropped from the cache; a file system in memory keeps it.
+                // This drops the written pages from the cache; a file system in memory keeps them.
                 file.sync_all().unwrap();
                 fadvise(&file, 0, None, Advice::DontNeed).unwrap();
                 let part = client.request("GET /x", &format!("Range: bytes={begin}-\r\n")).await;
