@@ -10,11 +10,11 @@
 //!
 //! A fork is a process. Its two neighbours share the end of the channel to it, and the claimer of that end
 //! has the fork. If all took their left fork first, all could wait for their right one for ever; so each
-//! claims the fork with the lower number first, and philosopher 4 turns the other way round than the rest.
-//! Claims are granted in the order in which they are asked for, so none starves.
+//! claims the fork with the lower number first, and philosopher 4 claims them in the opposite order to the
+//! rest. Claims are granted in the order of their requests, so none starves.
 //!
-//! Each fork checks that between being picked up and being put down no other touches it, and each philosopher
-//! counts its meals.
+//! Each fork checks that no other philosopher touches it between being picked up and being put down, and each
+//! philosopher counts its meals.
 //!
 //! Run it: `cargo run --release --example dining_philosophers [meals]`
 
@@ -22,7 +22,7 @@ use dunlin::prelude::*;
 
 pub(crate) const PHILOSOPHERS: usize = 5;
 
-/// What a philosopher does with a fork, with its number.
+/// A philosopher's action on a fork, with the philosopher's number.
 enum Fork {
     PickUp(usize),
     PutDown(usize),
@@ -49,7 +49,7 @@ async fn philosopher(me: usize, meals: u32, mut left: Hold, mut right: Hold) -> 
     let (first, second) = if me < PHILOSOPHERS - 1 { (&mut left, &mut right) } else { (&mut right, &mut left) };
     let mut eaten = 0;
     while eaten < meals {
-        tokio::task::yield_now().await; // to think takes a while
+        tokio::task::yield_now().await; // thinking takes a while
         let mut first = first.claim().await?;
         let mut second = second.claim().await?;
         first.send(Fork::PickUp(me)).await?;

@@ -85,8 +85,8 @@ macro_rules! stops {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
-                // A node starts a decode to find the kind of the type before there is a value, and would be
-                // blocked here.
+                // A node runs this without a value to find the schema of the type; a gate before this line
+                // would block that.
                 let n = u32::deserialize(deserializer)?;
                 if $reading {
                     $gate.pass();
@@ -445,7 +445,7 @@ struct Asks {
     node: Option<Node>,
 }
 
-/// A type decodes the same type that it declares to encode.
+/// The decoded form has to match the encoded one.
 impl From<usize> for Asks {
     fn from(_: usize) -> Self {
         Self { node: None }

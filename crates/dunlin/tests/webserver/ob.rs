@@ -141,7 +141,7 @@ fn request_at_a_rate_does_not_begin_before_its_time() {
     });
 }
 
-/// Whichever framing the generator has requested.
+/// Even though the generator has asked for keep-alive.
 #[test]
 fn connection_that_the_server_ends_is_not_used_again() {
     dunlin::block_on(async {
