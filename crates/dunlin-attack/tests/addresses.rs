@@ -34,7 +34,7 @@ fn doors() -> (TcpListener, TcpListener) {
 /// A peer asks a helper to have another node dial a third host. The node dials only the peer's own host,
 /// which is the twin: an honest peer that cannot dial that node gets its dial-back.
 #[test]
-fn dial_backs_reach_no_other_host_than_the_askers() {
+fn dial_back_reaches_only_the_asking_host() {
     run(async {
         let names = "memory:names-of-scans";
         let builder = || Node::builder().app("scans").names(names).listen("127.0.0.1:0");

@@ -55,7 +55,7 @@ async fn takes_an_introduction(node: &Node, application: &str, says_goodbye: boo
 }
 
 #[test]
-fn a_server_that_goes_without_an_answer_leaves_name_and_client_usable() {
+fn server_lost_before_its_answer_leaves_name_and_client_usable() {
     run(async {
         for (application, says_goodbye) in [("unanswered", false), ("goodbye", true)] {
             let names = node(application).await;

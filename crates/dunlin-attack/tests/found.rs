@@ -146,7 +146,7 @@ fn unrequested_partners_are_not_kept_and_end_the_connection() {
 
 /// The twin: a node uses the answers for which it has asked its name service.
 #[test]
-fn a_partner_that_was_asked_for_is_dialled_and_met() {
+fn requested_partner_is_dialled_and_connected() {
     run_alone(async {
         let (service, home) =
             (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());

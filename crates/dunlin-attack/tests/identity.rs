@@ -117,7 +117,7 @@ fn guessed_resume_points_take_no_connection_over() {
 }
 
 #[test]
-fn later_lives_of_a_connection_are_believed_of_its_peer_only() {
+fn later_life_of_a_connection_is_accepted_from_its_peer_only() {
     run(async {
         let mut stage = Stage::new("runs").await;
         for run in [stage.resume.run + 1, limits::RUN - 1, limits::RUN] {
@@ -132,7 +132,7 @@ fn later_lives_of_a_connection_are_believed_of_its_peer_only() {
 }
 
 #[test]
-fn incarnations_of_another_node_cannot_be_used_up() {
+fn thief_cannot_use_up_incarnations_of_another_node() {
     run(async {
         let mut stage = Stage::new("incarnations").await;
         let mut events = stage.node.events();
@@ -156,7 +156,7 @@ fn incarnations_of_another_node_cannot_be_used_up() {
 }
 
 #[test]
-fn names_are_not_taken_under_the_id_of_another() {
+fn thief_cannot_take_names_under_another_nodes_id() {
     run(async {
         let application = "thefts";
         let names = format!("memory:names-of-{application}");

@@ -226,7 +226,7 @@ fn a_slow_reader_gets_all_large_values() {
 /// get theirs, whether they receive before the announcement or after; and the first get theirs once they
 /// receive.
 #[test]
-fn values_that_are_not_received_leave_room_for_those_that_are() {
+fn unreceived_values_leave_room_for_received_ones() {
     const RECEIVERS: usize = 8;
     run_alone(async {
         let (node, names) = serve(|builder| builder.message_max_bytes(MB as u64).held_max_bytes(4 * MB as u64)).await;
@@ -528,7 +528,7 @@ fn memory_for_values_sent_to_home_that_reads_nothing_is_bounded() {
 
 /// The honest twin grants as many, and reads.
 #[test]
-fn a_home_that_reads_gets_all_that_it_has_granted() {
+fn reading_home_receives_all_granted_values() {
     const VALUES: usize = 50_000;
     run_alone(async {
         let (node, names) = serve(|builder| builder).await;

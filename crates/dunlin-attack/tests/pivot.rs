@@ -82,7 +82,7 @@ async fn asks(application: &str, relayed: bool) -> Relay {
 }
 
 #[test]
-fn strangers_of_other_hosts_do_not_reach_a_node_that_listens_on_a_unix_socket() {
+fn stranger_of_another_host_gets_no_relay_to_node_on_unix_socket() {
     run(async {
         let heard = asks("pivot", false).await;
         assert!(matches!(heard, Relay::Refused { why: NoRelay::Local, .. }), "{heard:?}");

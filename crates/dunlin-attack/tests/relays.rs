@@ -65,7 +65,7 @@ fn relays_of_one_address_leave_room_for_others() {
 }
 
 #[test]
-fn a_relayed_socket_that_is_refused_is_an_event_where_it_leads() {
+fn refused_relayed_socket_is_an_event_at_its_target() {
     run(async {
         let builder = || Node::builder().app("relayed").listen("127.0.0.1:0");
         let relay = builder().names("memory:names-of-relayed").join().await.expect("it joins");

@@ -38,7 +38,7 @@ async fn node(application: &str) -> Node {
 }
 
 #[test]
-fn a_flood_of_schemas_that_take_long_leaves_others_their_turns() {
+fn flood_of_slow_schemas_leaves_other_peers_their_turns() {
     run(async {
         let node = node("schemas").await;
         let address = node.addresses()[0].clone();

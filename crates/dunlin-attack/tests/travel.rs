@@ -30,7 +30,7 @@ async fn nothing_is_left(node: &Node) {
 
 /// An honest node would return this only after using it.
 #[test]
-fn both_ends_of_a_channel_that_come_back_unused_leave_nothing() {
+fn returned_unused_ends_of_a_channel_leave_nothing() {
     run(async {
         let node = node("memory:names-of-travel").await;
         let given = node.clone();
@@ -69,7 +69,7 @@ fn both_ends_of_a_channel_that_come_back_unused_leave_nothing() {
 /// A sender arrives, and the process uses it; then a second sender of the same channel arrives, with a higher
 /// count of moves.
 #[test]
-fn a_sender_that_comes_twice_leaves_nothing() {
+fn sender_received_twice_leaves_nothing() {
     run(async {
         let node = node("memory:names-of-twice").await;
         let mut ends = node.receiver::<Sender<u32>>("ends").await.unwrap();
@@ -99,7 +99,7 @@ fn a_sender_that_comes_twice_leaves_nothing() {
 
 /// The honest twin.
 #[test]
-fn both_ends_of_a_channel_that_come_back_work() {
+fn returned_ends_of_a_channel_work() {
     run(async {
         let names = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let (a, b) = (node(&names).await, node(&names).await);

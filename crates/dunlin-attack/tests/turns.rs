@@ -82,7 +82,7 @@ async fn under_attack(node: &Node, beats: &Bytes, me: Life, calls: impl Future<O
 }
 
 #[test]
-fn a_flood_of_heartbeats_costs_an_innocent_pair_no_more_than_into_a_plain_sink() {
+fn heartbeat_flood_slows_other_nodes_no_more_than_a_plain_sink() {
     run(async {
         let builder = || Node::builder().app("turns").names("memory:names-of-turns");
         let node = builder().listen("127.0.0.1:0").join().await.unwrap();

@@ -66,7 +66,7 @@ async fn joined(stage: &Stage, listen: &str) -> Result<Node> {
 }
 
 #[test]
-fn config_shows_where_each_value_came_from() {
+fn config_shows_the_origin_of_each_value() {
     let stage = Stage::new(FILE);
     std::fs::create_dir_all(stage.path().join(".config/dunlin")).unwrap();
     std::fs::write(stage.path().join(".config/dunlin/dunlin.toml"), "\ngrace = '20s'\n").unwrap();
@@ -271,7 +271,7 @@ fn config_check_reads_standard_input() {
 }
 
 #[test]
-fn application_that_cannot_be_called_so_is_refused() {
+fn command_refuses_invalid_application_name() {
     let stage = Stage::new("");
     let long = "a".repeat(65);
     let names = ["a\nb", "\u{1b}[2J", "", &long];
@@ -305,7 +305,7 @@ fn too_few_files_are_an_error_that_names_the_limit() {
 
 /// The command distinguishes a node without room for another connection from an absent one.
 #[test]
-fn busy_name_service_is_not_taken_for_none() {
+fn busy_name_service_is_reported_as_busy() {
     for line in [&["names", "list"][..], &["names", "list", "--at", "ADDRESS"], &["ping", "ADDRESS"]] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -324,7 +324,7 @@ fn busy_name_service_is_not_taken_for_none() {
 }
 
 #[test]
-fn config_shows_variables_that_mean_nothing() {
+fn config_shows_unknown_variables() {
     let stage = Stage::new("");
     let run = |json: &[&str]| {
         let mut command = stage.command(&[&["config"], json].concat());
@@ -338,7 +338,7 @@ fn config_shows_variables_that_mean_nothing() {
 }
 
 #[test]
-fn a_wrong_line_is_2() {
+fn wrong_command_line_exits_with_2() {
     let stage = Stage::new("");
     for line in [
         &["sea"][..],
@@ -380,7 +380,7 @@ fn a_mistyped_command_suggests_only_commands_for_users() {
 }
 
 #[test]
-fn a_name_service_keeps_to_its_configuration() {
+fn name_service_follows_its_configuration() {
     let stage = Stage::new("app = 'weather'\nnames = 'unix:DIR/names'\nheld_max_bytes = 1000\n");
     let refused = stage.run(&["names", "serve"]);
     assert_eq!(refused.code, Some(1));
@@ -512,7 +512,7 @@ fn pings_go_to_an_address_a_node_or_the_holder_of_a_name() {
 
 /// The ping reports a stopped node, whatever the grace of its application.
 #[test]
-fn a_ping_does_not_wait_for_ever() {
+fn ping_reports_a_stopped_node() {
     let stage = Stage::new(&FILE.replace("[node.hub]", "grace = '1h'\n[node.hub]"));
     let _hub = stage.start(&["node", "hub"]);
     let station = stage.start(&["node", "station"]);
@@ -649,7 +649,7 @@ fn completions_are_for_five_shells() {
 /// A departed reader is no failure; output that cannot be written is one. The table lists the exit codes of
 /// both.
 #[test]
-fn output_goes_where_it_can() {
+fn exit_code_depends_on_unread_and_unwritable_output() {
     let stage = Stage::new(FILE);
     let hub = stage.start(&["node", "hub"]);
     hub.says("serving");
@@ -718,7 +718,7 @@ fn a_node_that_cannot_print_reports_it_and_continues() {
 
 /// With error output that cannot be written, only the exit code reports the error.
 #[test]
-fn errors_that_cannot_be_written_do_no_harm() {
+fn unwritable_errors_keep_the_exit_code() {
     let stage = Stage::new(&roles());
     for (line, code) in [
         (&["config", "--check", "nowhere.toml"][..], 1),
@@ -773,7 +773,7 @@ fn a_demo_that_is_stopped_shows_no_failures() {
 
 /// A second signal ends a node that waits for one that does not leave.
 #[test]
-fn asked_twice_a_node_ends_at_once() {
+fn second_signal_ends_a_node_at_once() {
     let stage = Stage::new(&roles());
     let mut hub = started(aloud(&stage, &["node", "hub"]));
     let station = stage.start(&["node", "station"]);
@@ -789,7 +789,7 @@ fn asked_twice_a_node_ends_at_once() {
 
 /// When its terminal closes, a node leaves instead of being lost to the others.
 #[test]
-fn a_node_that_is_hung_up_leaves() {
+fn node_leaves_when_its_terminal_closes() {
     let stage = Stage::new(&roles());
     let hub = stage.start(&["node", "hub"]);
     let mut station = stage.start(&["node", "station"]);

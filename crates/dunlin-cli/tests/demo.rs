@@ -305,7 +305,7 @@ fn an_unreadable_file_delays_no_other() {
 
 /// The lost worker's customer reports the outcome, and another worker counts the text.
 #[test]
-fn a_worker_is_killed_in_the_middle_of_a_text() {
+fn text_is_counted_again_after_its_worker_is_killed() {
     let text = "the sea was wet as wet could be, ".repeat(300);
     let folder = folder(&[("sea.txt", text.as_bytes())]);
     let mut demo = Demo::start(&["--customers", "1", "--workers", "2", "--files", path(&folder), "--pace", "20"]);
@@ -331,7 +331,7 @@ fn a_worker_is_killed_in_the_middle_of_a_text() {
 }
 
 #[test]
-fn the_last_worker_is_killed() {
+fn demo_fails_when_its_last_worker_is_killed() {
     let text = "and this was odd ".repeat(300);
     let folder = folder(&[("sea.txt", text.as_bytes())]);
     let mut demo = Demo::start(&["--customers", "1", "--workers", "1", "--files", path(&folder), "--pace", "20"]);
@@ -344,7 +344,7 @@ fn the_last_worker_is_killed() {
 
 /// A customer with a handle does not need the broker.
 #[test]
-fn the_broker_is_killed_after_it_has_handed_over() {
+fn customers_are_served_after_their_broker_is_killed() {
     let text = "the time has come, the walrus said, ".repeat(300);
     let folder = folder(&[("1.txt", text.as_bytes()), ("2.txt", text.as_bytes()), ("3.txt", text.as_bytes())]);
     // The first customer has a second text, for which there will be no broker.
@@ -372,7 +372,7 @@ fn the_broker_is_killed_after_it_has_handed_over() {
 }
 
 #[test]
-fn it_can_be_ended_at_any_moment() {
+fn demo_can_be_ended_at_any_moment() {
     let rounds: u64 = std::env::var("DUNLIN_DEMO_STOPS").map_or(10, |rounds| rounds.parse().unwrap());
     let seed: u64 = std::env::var("DUNLIN_SEED").map_or(1, |seed| seed.parse().unwrap());
     // Some 170 events for 6 texts.
@@ -423,7 +423,7 @@ fn it_can_be_ended_at_any_moment() {
 
 /// No process is left to end the others: they end themselves.
 #[test]
-fn the_command_itself_is_killed() {
+fn parts_end_when_the_command_is_killed() {
     let mut demo = Demo::start(&["--pace", "20"]);
     demo.wait_for("a text", |event| event["event"] == "progress");
     let pids: Vec<u64> = demo.all("started").map(|event| event["pid"].as_u64().unwrap()).collect();
@@ -438,7 +438,7 @@ fn the_command_itself_is_killed() {
 
 /// As with `dunlin demo | head`.
 #[test]
-fn the_reader_of_the_output_is_gone() {
+fn demo_ends_when_its_output_has_no_reader() {
     for args in [&["demo", "--json", "--pace", "5"][..], &["demo"], &["demo", "--inside"]] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
         let command = command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -453,7 +453,7 @@ fn the_reader_of_the_output_is_gone() {
 
 /// All texts were counted, but the report cannot be written: that is a failure.
 #[test]
-fn the_disk_is_full_when_the_report_comes() {
+fn demo_fails_when_its_report_cannot_be_written() {
     let texts = folder(&[]);
     for n in 0..30 {
         std::fs::write(texts.path().join(format!("{n}.txt")), "the sea").unwrap();
@@ -480,7 +480,7 @@ fn the_disk_is_full_when_the_report_comes() {
 }
 
 #[test]
-fn an_address_that_is_in_use() {
+fn demo_reports_an_address_in_use() {
     let somebody = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = somebody.local_addr().unwrap().to_string();
     let demo = run(&["--names", &address]);
@@ -491,7 +491,7 @@ fn an_address_that_is_in_use() {
 
 /// The parts wait for the names, but only for a limited time.
 #[test]
-fn no_name_service() {
+fn parts_fail_without_a_name_service() {
     for role in [json!("Broker"), json!("Worker"), json!({ "Customer": { "texts": [] } })] {
         let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
@@ -513,7 +513,7 @@ fn no_name_service() {
 }
 
 #[test]
-fn a_wrong_line() {
+fn demo_refuses_wrong_options() {
     let fails = |args: &[&str], says: &str| {
         let output = Command::new(env!("CARGO_BIN_EXE_dunlin")).args(args).stdin(Stdio::null()).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();

@@ -190,7 +190,7 @@ fn the_picture_is_the_same_with_any_workers() {
 
 /// All but one of the workers may join after the last job: that is no error.
 #[test]
-fn workers_that_come_too_late_are_dismissed() {
+fn late_workers_are_dismissed() {
     // In half of such runs a worker joins while the farm closes.
     for sharing in ["--shared", "--multiplexed"].repeat(4) {
         let place = Place::new();
@@ -289,7 +289,7 @@ fn workers_come_and_go_in_a_multiplexed_farm() {
 }
 
 #[test]
-fn an_interrupted_farm_sends_its_workers_home_and_leaves_no_file() {
+fn interrupted_farm_dismisses_its_workers_and_leaves_no_file() {
     for sharing in ["--shared", "--multiplexed"] {
         let place = Place::new();
         let mut farm = place.draws(LARGE, &["--workers", "1", sharing]);
@@ -356,7 +356,7 @@ fn impossible_options_fail_before_the_work_begins() {
 
 /// A target that is not a regular file is written directly, and a link stays a link.
 #[test]
-fn the_picture_goes_where_it_is_to_go() {
+fn picture_is_written_to_its_target_of_any_kind() {
     use std::os::unix::fs::{FileTypeExt, symlink};
 
     let expected = expected(SMALL);

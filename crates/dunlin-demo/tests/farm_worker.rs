@@ -71,7 +71,7 @@ async fn turns() {
 }
 
 #[test]
-fn a_worker_takes_jobs_ahead_whether_it_shares_them_or_not() {
+fn worker_takes_jobs_ahead_in_shared_and_multiplexed_farms() {
     dunlin::block_on(async {
         for buffer in [0, 1, 2, 5] {
             for is_shared in [true, false] {

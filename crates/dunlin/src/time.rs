@@ -667,7 +667,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_is_put_off_only_where_the_thread_is_late_and_for_five_milliseconds_in_all() {
+    fn turn_of_a_late_thread_is_extended_by_at_most_five_milliseconds() {
         let began = std::time::Instant::now();
         let ends = |late: Duration| {
             let mut due = Due::new(1, began);

@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_variable_has_off_or_seconds() {
+    fn watchdog_variable_is_off_or_seconds() {
         assert_eq!(setting(None), Some(PATIENCE));
         assert_eq!(setting(Some("off")), None);
         assert_eq!(setting(Some(" 0.1 ")), Some(Duration::from_millis(100)));

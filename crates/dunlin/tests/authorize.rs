@@ -64,7 +64,7 @@ fn refused_node_receives_reason_and_connects_once_admitted() -> Result<()> {
 }
 
 #[test]
-fn a_node_that_was_dialled_has_to_be_admitted_too() -> Result<()> {
+fn dialled_node_has_to_be_admitted_too() -> Result<()> {
     dunlin::block_on(async {
         let seen = Arc::new(Mutex::new(Vec::<Applicant>::new()));
         let applicants = seen.clone();

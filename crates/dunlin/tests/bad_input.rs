@@ -344,7 +344,7 @@ fn place(node: NodeId, key: u128) -> Bytes {
 }
 
 #[test]
-fn a_value_claimed_to_be_elsewhere_is_read_with_care() {
+fn hostile_claims_about_unread_values_leave_the_channel_working() {
     run(async {
         let mut stage = Stage::new("unread").await?;
         let mut rx = stage.node.receiver::<u64>("numbers").await?;
@@ -421,7 +421,7 @@ fn a_value_claimed_to_be_elsewhere_is_read_with_care() {
 }
 
 #[test]
-fn a_conversation_that_ends_anywhere_leaves_nothing_behind() {
+fn connection_that_ends_at_any_byte_leaves_nothing() {
     run(async {
         let mut stage = Stage::new("truncated").await?;
         let text = "krill ".repeat(50);
@@ -573,7 +573,7 @@ fn a_value_nested_a_million_deep_is_refused() {
 }
 
 #[test]
-fn an_address_that_leads_to_no_node_is_an_error() {
+fn address_without_a_node_is_an_error() {
     run(async {
         let mut stage = Stage::new("answers").await?;
         let application = |name: &str| Answer::Refused(Refusal::Application(name.to_owned())).encode();

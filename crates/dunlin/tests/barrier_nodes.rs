@@ -16,9 +16,9 @@ use support::{carry, nodes, run};
 
 /// Three nodes with two parties each: no party begins a step before all have done the one before.
 #[test]
-fn phases_of_three_nodes() {
+fn parties_at_three_nodes_sync_in_phases() {
     run(async {
-        let [a, b, c] = nodes("phases_of_three_nodes").await;
+        let [a, b, c] = nodes("parties_at_three_nodes_sync_in_phases").await;
         let at_a = barrier();
         let at_b = carry(at_a.enrol(), &a, &b, "ab").await?;
         let at_c = carry(at_a.enrol(), &a, &c, "ac").await?;
@@ -48,7 +48,7 @@ async fn work(mut phase: Barrier, done: Arc<AtomicU64>) -> Result {
 
 /// An enrolment travels through three nodes and back, again and again: it counts at each of them.
 #[test]
-fn an_enrolment_goes_home_and_on() {
+fn enrolment_counts_after_each_round_trip() {
     run(async {
         let [a, b, c] = nodes("an_enrolment_goes_home").await;
         let mut stays = barrier();
@@ -138,9 +138,9 @@ async fn choose(mut one: Barrier, mut two: Barrier, mut ticks: Receiver<u32>) ->
 
 /// A choice that is reserved for a phase still takes its other branch when that is ready.
 #[test]
-fn a_deadline_and_another_branch() {
+fn choice_takes_another_branch_before_the_phase() {
     run(async {
-        let [a, b] = nodes("a_deadline_and_another_branch").await;
+        let [a, b] = nodes("choice_takes_another_branch_before_the_phase").await;
         let mut at_a = barrier();
         let mut at_b = carry(at_a.enrol(), &a, &b, "ab").await?;
         assert_eq!(at_b.sync().within(Duration::from_millis(20)).await, Err(SyncError::TimedOut));
@@ -193,9 +193,9 @@ fn forwarded_enrolment_syncs_across_three_nodes() {
 /// The barrier does not wait for a party enrolled at a node that leaves; that party gets an error, since the
 /// keeper of the barrier is lost.
 #[test]
-fn a_node_is_lost() {
+fn barrier_does_not_wait_for_a_lost_node() {
     run(async {
-        let [a, b, c] = nodes("a_node_is_lost").await;
+        let [a, b, c] = nodes("barrier_does_not_wait_for_a_lost_node").await;
         let mut at_a = barrier();
         let mut at_b = carry(at_a.enrol(), &a, &b, "ab").await?;
         let mut at_c = carry(at_a.enrol(), &a, &c, "ac").await?;

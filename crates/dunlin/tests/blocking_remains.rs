@@ -143,7 +143,7 @@ async fn begins_keeps_one_free_and_shrinks() {
 
 /// When the runtime has waited for a call that blocks for ever, it names the call.
 #[test]
-fn end_of_a_runtime_names_a_call_that_runs_on() {
+fn end_of_a_runtime_names_a_call_that_still_runs() {
     const INSIDE: &str = "DUNLIN_TEST_RUNS_ON";
     let _alone = alone();
     if std::env::var_os(INSIDE).is_some() {
@@ -162,7 +162,7 @@ fn end_of_a_runtime_names_a_call_that_runs_on() {
         });
     }
     let mut program = Command::new(std::env::current_exe().unwrap());
-    program.args(["--exact", "end_of_a_runtime_names_a_call_that_runs_on", "--nocapture"]).env(INSIDE, "1");
+    program.args(["--exact", "end_of_a_runtime_names_a_call_that_still_runs", "--nocapture"]).env(INSIDE, "1");
     let output = program.output().unwrap();
     assert!(output.status.success());
     let said = String::from_utf8(output.stderr).unwrap();
@@ -235,7 +235,7 @@ impl Wake for WakesLate {
 
 /// The call may return before the requesting thread continues.
 #[test]
-fn question_is_stamped_before_the_return_that_it_causes() {
+fn stop_request_is_stamped_before_the_return_that_it_causes() {
     let _alone = alone();
     dunlin::block_on(async {
         blocking::limit(Limits::default().threads_max(1));

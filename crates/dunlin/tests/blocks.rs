@@ -133,7 +133,7 @@ fn each_block_passes_poison_on_to_all_its_other_ends() {
 }
 
 #[test]
-fn a_value_in_hand_comes_back_when_the_output_ends() {
+fn block_returns_its_value_when_the_output_ends() {
     for (name, outputs, make) in blocks() {
         let (block, mut tx, mut receivers) = made(make, outputs);
         // The tap keeps the watcher; the delta's other output takes its copy.
@@ -166,7 +166,7 @@ fn a_value_in_hand_comes_back_when_the_output_ends() {
 }
 
 #[test]
-fn another_error_than_the_end_is_passed_on_as_poison() {
+fn block_forwards_other_errors_as_poison() {
     let ((tx, rx), (ty, mut ry)) = (channel(), dunlin::channel_with(RefuseAll));
     let (ended, sent) = block_on(async { par!(identity(rx, ty), send_all(tx, [1, 2])) });
     let error = ended.unwrap_err();
@@ -207,7 +207,7 @@ fn a_delta_sends_in_whichever_order_its_outputs_take() {
 }
 
 #[test]
-fn a_delta_whose_one_output_ended_still_serves_the_other_and_poison_does_not_wait_for_it() {
+fn delta_serves_its_remaining_output_and_ends_at_once_on_poison() {
     let ((mut tx, rx), (one, a), (other, mut b)) = (channel(), channel(), channel());
     let mut block = pin!(delta(rx, one, other));
     drop(a);
@@ -229,7 +229,7 @@ fn a_delta_whose_one_output_ended_still_serves_the_other_and_poison_does_not_wai
 }
 
 #[test]
-fn through_a_tap_a_rendezvous_is_one_still() {
+fn rendezvous_through_a_tap_is_a_rendezvous() {
     let ((mut tx, rx), (to, mut out), (show, mut watcher)) = (channel(), channel(), channel());
     let mut block = pin!(tap(rx, to, show));
     let mut send = pin!(tx.send(7));
@@ -242,7 +242,7 @@ fn through_a_tap_a_rendezvous_is_one_still() {
 }
 
 #[test]
-fn a_watcher_that_leaves_is_not_missed() {
+fn tap_continues_after_its_watcher_leaves() {
     let ((tx, rx), (to, out), (show, mut watcher)) = (channel(), channel(), channel());
     let (ended, sent, got, ()) = block_on(async {
         par!(tap(rx, to, show), send_all(tx, 0..5), all(out), async {
@@ -278,7 +278,7 @@ fn a_merge_is_fair_outlives_single_inputs_and_passes_the_poison_of_one_to_the_ot
 }
 
 #[test]
-fn when_the_end_of_a_pipeline_leaves_every_value_is_somewhere() {
+fn pipeline_loses_no_value_when_its_end_leaves() {
     let ((tx, rx), (ty, mut ry)) = (channel(), channel());
     let (sent, stages, got) = block_on(async {
         par!(send_all(tx, 0..100), pipeline(rx, ty, 0..4, |_, from, to| identity(from, to)), async {
@@ -317,7 +317,7 @@ fn a_pipeline_without_stages_is_refused() {
 }
 
 #[test]
-fn in_a_ring_each_receives_from_the_one_before() {
+fn ring_member_receives_from_the_one_before() {
     let heard = ring(0..5, async |me: u32, mut from: Receiver<u32>, mut to: Sender<u32>| {
         let (sent, heard) = par!(to.send(me), from.recv());
         sent.unwrap();
@@ -435,7 +435,7 @@ fn a_farm_takes_no_more_jobs_than_it_has_room_for() {
 }
 
 #[test]
-fn when_the_results_end_a_farm_gives_back_all_that_it_has() {
+fn farm_returns_all_jobs_when_its_results_end() {
     dunlin::block_on(async {
         for in_order in [false, true] {
             let Held { mut gate, mut jobs, results, mut progress, farm } = held(in_order);
@@ -462,7 +462,7 @@ fn when_the_results_end_a_farm_gives_back_all_that_it_has() {
 }
 
 #[test]
-fn poison_goes_through_a_farm_at_once_either_way() {
+fn poison_passes_through_a_farm_at_once_both_ways() {
     dunlin::block_on(async {
         for backwards in [false, true] {
             let Held { mut gate, mut jobs, mut results, mut progress, farm } = held(false);

@@ -27,9 +27,9 @@ async fn all(mut rx: Receiver<u32>) -> Vec<u32> {
 /// Receivers joined at three nodes, and one that joined here and travelled: all have returned each value when
 /// its send is complete.
 #[test]
-fn receivers_of_three_nodes() {
+fn receivers_at_three_nodes_return_each_value() {
     run(async {
-        let [a, b, c] = nodes("receivers_of_three_nodes").await;
+        let [a, b, c] = nodes("receivers_at_three_nodes_return_each_value").await;
         let (clock, joiner) = broadcast::<u32>();
         let mut clock = clock.at_least(5);
         let here = joiner.join();
@@ -62,9 +62,9 @@ fn receivers_of_three_nodes() {
 /// A send is complete when the receivers elsewhere have returned the value, or left, and not before; a
 /// receiver that joins meanwhile gets the next value.
 #[test]
-fn all_elsewhere_have_returned_it() {
+fn broadcast_send_waits_for_receivers_at_other_nodes() {
     run(async {
-        let [a, b] = nodes("all_elsewhere_have_returned_it").await;
+        let [a, b] = nodes("broadcast_send_waits_for_receivers_at_other_nodes").await;
         let (mut clock, joiner) = broadcast::<u32>();
         let there = carry(joiner, &a, &b, "ab").await?;
         let (mut one, two) = (there.join(), there.join());
@@ -104,9 +104,9 @@ async fn until(is_so: impl Fn() -> bool) {
 /// The sending end travels round: its receivers stay where they are and lose nothing, and joiners lead to it
 /// from any node.
 #[test]
-fn the_sending_end_goes_round() {
+fn sending_end_travels_and_keeps_its_receivers() {
     run(async {
-        let [a, b, c] = nodes("the_sending_end_goes_round").await;
+        let [a, b, c] = nodes("sending_end_travels_and_keeps_its_receivers").await;
         let (clock, joiner) = broadcast::<u32>();
         let mut clock = clock.at_least(2);
         let mut one = joiner.join();
@@ -139,9 +139,9 @@ fn the_sending_end_goes_round() {
 
 /// Poison from any end and node reaches all of them, with its strength.
 #[test]
-fn poison_is_everybodys() {
+fn poison_reaches_all_ends_of_a_broadcast() {
     run(async {
-        let [a, b, c] = nodes("poison_is_everybodys").await;
+        let [a, b, c] = nodes("poison_reaches_all_ends_of_a_broadcast").await;
         for from in 0..3 {
             let (clock, joiner) = broadcast_with::<u32>(rendezvous().immunity(3));
             let mut clock = clock.at_least(3);
@@ -171,9 +171,9 @@ fn poison_is_everybodys() {
 /// The receivers and joiners of a lost node have left; if the sending end's node is lost, receivers get an
 /// error.
 #[test]
-fn a_node_is_lost() {
+fn receivers_and_joiners_of_a_lost_node_have_left() {
     run(async {
-        let [a, b, c] = nodes("a_node_is_lost").await;
+        let [a, b, c] = nodes("receivers_and_joiners_of_a_lost_node_have_left").await;
         let (clock, joiner) = broadcast::<u32>();
         let mut clock = clock.at_least(2);
         let at_b = carry(joiner.clone(), &a, &b, "ab").await?;
@@ -208,9 +208,9 @@ impl dunlin::Buffering for Mine {
 
 /// A broadcast that the other node cannot know stays, with an error; it works as before.
 #[test]
-fn a_policy_of_ones_own_stays() {
+fn broadcast_with_custom_policy_stays_at_its_node() {
     run(async {
-        let [a, b] = nodes("a_policy_of_ones_own_stays").await;
+        let [a, b] = nodes("broadcast_with_custom_policy_stays_at_its_node").await;
         let (tx, rx) = par!(async { a.sender::<(Option<Broadcast<u32>>, Option<Joiner<u32>>)>("both").await }, async {
             b.receiver::<(Option<Broadcast<u32>>, Option<Joiner<u32>>)>("both").await
         });

@@ -55,7 +55,7 @@ fn a_node_without_an_address_takes_a_port_of_loopback() {
 
 /// The default route is this machine's: the test cannot reach others, but it can dial this machine's address.
 #[test]
-fn the_default_route_has_an_address() {
+fn node_listens_at_the_address_of_the_default_route() {
     run(async {
         let here = std::net::UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
             socket.connect("192.0.2.1:9")?;
@@ -167,7 +167,7 @@ fn config_file_sets_options_that_code_leaves_unset() {
 
 /// A policy from the program overrides the configuration.
 #[test]
-fn the_program_sets_the_policy() {
+fn policy_of_the_program_overrides_the_configuration() {
     run(async {
         let file = File::new("policy", &FILE.replace("-of-configured", "-of-policy"));
         let (here, there) =
@@ -215,7 +215,7 @@ fn invalid_application_name_is_refused() {
 
 /// The system reuses ports soon: a node at an old address must not be mistaken for the former one.
 #[test]
-fn another_node_at_an_old_address_is_another_node() {
+fn new_node_at_an_old_address_is_not_the_former_one() {
     run(async {
         let stays =
             alone().app("again").names("memory:names-of-again").grace(Duration::from_millis(600)).join().await?;

@@ -10,7 +10,7 @@ fn now() -> Instant {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_send_gives_its_value_back_on_time() {
+async fn timed_out_send_returns_its_value() {
     let (mut tx, _rx) = channel();
     let began = now();
     let result = tx.send("krill").within(LONG).await;
@@ -19,7 +19,7 @@ async fn a_send_gives_its_value_back_on_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn by_is_a_point_in_time() {
+async fn deadline_by_is_a_point_in_time() {
     let (mut tx, mut rx) = channel::<u8>();
     let when = now() + LONG;
     assert_eq!(rx.recv().by(when).await, Err(RecvError::TimedOut));
@@ -38,7 +38,7 @@ async fn operations_within_their_deadline_succeed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_held_value_was_in_time() {
+async fn send_to_an_extended_receive_meets_its_deadline() {
     let (mut tx, mut rx) = channel();
     let (sent, ()) = par!(tx.send(1).within(Duration::from_secs(1)), async {
         let guard = rx.recv_extended().await.unwrap();
@@ -136,7 +136,7 @@ async fn a_timer_that_is_reset_counts_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interval_keeps_its_rhythm_and_leaves_out_late_ticks() {
+async fn interval_keeps_its_rhythm_and_skips_late_ticks() {
     let (_tx, mut rx) = channel::<u8>();
     let began = now();
     let mut every = interval(LONG);

@@ -155,7 +155,7 @@ async fn plays(number: usize, from: From, fault: Fault) -> Result {
 }
 
 #[test]
-fn a_socket_that_is_deaf_in_one_direction_does_not_hold_a_channel_for_ever() {
+fn socket_deaf_in_one_direction_ends_its_connection() {
     dunlin::block_on(async {
         let faults = [
             (From::Sender, Fault::All),

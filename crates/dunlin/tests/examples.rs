@@ -63,7 +63,7 @@ fn every_philosopher_eats_and_no_fork_is_in_two_hands() {
 }
 
 #[test]
-fn the_trail_of_agents_does_not_depend_on_their_order() {
+fn marks_of_agents_do_not_depend_on_their_order() {
     let marks = dunlin::block_on(agents::walked(300, 20)).unwrap();
     assert_eq!(marks, agents::computed(300, 20));
     assert_eq!(marks.len(), agents::SIDE * agents::SIDE);

@@ -11,7 +11,7 @@ use dunlin::{Instant, sleep_until};
 /// A timer, a process and a blocking call that have ended stand beside a receive that is always ready, each
 /// at every place.
 #[test]
-fn timers_processes_and_blocking_calls_share_by_lot_and_pass_over_no_receive() {
+fn fair_choice_shares_turns_among_timers_exits_calls_and_receives() {
     const CHOICES: usize = 100_000;
     dunlin::block_on(async {
         let (mut rx, mut turns, mut places, mut waited) = (ended(), [0; 4], [0; 4], 0);
@@ -80,7 +80,7 @@ fn deadlines_pass_beside_a_receive_that_is_always_ready() {
 }
 
 #[test]
-fn exits_and_other_futures_come_before_a_receive_that_is_always_ready() {
+fn biased_choice_prefers_exits_and_futures_before_a_ready_receive() {
     dunlin::block_on(async {
         let (mut rx, (tokio_tx, mut tokio_rx)) = (ended(), tokio::sync::mpsc::unbounded_channel());
         for round in 0..2_000 {
@@ -390,7 +390,7 @@ async fn parked(channel: dunlin::waits::ChannelId) {
 }
 
 #[test]
-fn a_deadline_of_nothing_reaches_a_receiver_that_is_parked_on_another_worker() {
+fn send_with_zero_deadline_reaches_receiver_parked_on_another_worker() {
     dunlin::block_on(async {
         let (mut tx, mut rx) = channel();
         let receiver = spawn(async move { while rx.recv().await.is_ok() {} });
@@ -406,7 +406,7 @@ fn a_deadline_of_nothing_reaches_a_receiver_that_is_parked_on_another_worker() {
 }
 
 #[test]
-fn a_send_before_skip_reaches_a_receiver_that_is_parked_on_another_worker() {
+fn send_before_skip_reaches_receiver_parked_on_another_worker() {
     dunlin::block_on(async {
         let (mut tx, mut rx) = channel();
         let receiver = spawn(async move { while rx.recv().await.is_ok() {} });
@@ -441,7 +441,7 @@ fn a_turn_ends_in_time_though_the_receiver_is_woken_and_not_polled() {
 
 /// The panic ended the thread that ends turns, so the next turn lasted for ever.
 #[test]
-fn a_waker_that_panics_at_the_end_of_a_turn_leaves_other_turns_their_ends() {
+fn panicking_waker_at_the_end_of_a_turn_lets_later_turns_end() {
     struct Panics(tokio::sync::Notify);
     impl std::task::Wake for Panics {
         fn wake(self: Arc<Self>) {

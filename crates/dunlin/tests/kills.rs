@@ -486,7 +486,7 @@ fn number(variable: &str, default: u64) -> u64 {
 }
 
 #[test]
-fn killed_nodes_come_back_and_none_hangs() {
+fn killed_nodes_return_and_no_process_hangs() {
     let (kills, seed) = (number("DUNLIN_KILLS", 4), number("DUNLIN_SEED", 1));
     println!("DUNLIN_SEED={seed} DUNLIN_KILLS={kills}");
     let mut cast = Cast::new(seed);

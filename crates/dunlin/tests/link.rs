@@ -112,7 +112,7 @@ impl TryFrom<u32> for Even {
 }
 
 #[tokio::test]
-async fn a_value_that_cannot_be_decoded_goes_back_to_its_sender() {
+async fn undecodable_value_is_returned_to_its_sender() {
     let links = joined();
     let (mut there, mut input) = (links[0].sender::<Even>(1), links[1].receiver::<Even>(1));
     let receives = tokio::spawn(async move { input.recv().await });

@@ -384,8 +384,8 @@ impl Drop for Host {
 /// program that starts then logs that and waits. With a service of its own at the next port there would be
 /// two networks.
 #[test]
-fn a_name_service_that_is_busy_or_stopped_is_waited_for() {
-    const TEST: &str = "a_name_service_that_is_busy_or_stopped_is_waited_for";
+fn program_waits_for_a_busy_or_stopped_name_service() {
+    const TEST: &str = "program_waits_for_a_busy_or_stopped_name_service";
     let host = match Host::new("busy") {
         Ok(host) => host,
         Err(why) => return report_skipped(&format!("{TEST}: {why}")),

@@ -132,7 +132,7 @@ fn refused_declaration_is_reported_as_event() {
 }
 
 #[test]
-fn ends_that_do_not_agree_are_an_event() {
+fn mismatched_ends_are_an_event() {
     run(async {
         let [a, b] = nodes("mismatch").await?;
         let mut events = b.events();
@@ -428,7 +428,7 @@ impl Network for Nowhere {
 }
 
 #[test]
-fn without_a_name_service_a_role_is_not_taken_up() {
+fn node_takes_no_role_without_a_name_service() {
     run(async {
         for role in [Role::Member, Role::Main] {
             let said = Arc::new(Mutex::new(Vec::<JoinWait>::new()));
@@ -1272,7 +1272,7 @@ fn mismatches_do_not_flood_the_log() {
 }
 
 #[test]
-fn people_read_the_same() {
+fn log_reports_the_events_of_a_shutdown() {
     let keeps = keeps();
     run(async {
         let main = builder("read").role(Role::Main).named("master").join().await?;

@@ -93,7 +93,7 @@ fn ends_end_when_their_node_leaves_though_another_handle_of_it_stays() {
 }
 
 #[test]
-fn a_send_whose_answer_is_out_is_unknown_when_the_node_is_dropped() {
+fn send_without_its_answer_is_unknown_when_the_node_is_dropped() {
     run(async {
         let (a, gate) = gated("r-answer-out").await;
         let b = node("r-answer-out").await;
@@ -133,7 +133,7 @@ impl Drop for Curious {
 }
 
 #[test]
-fn a_value_whose_drop_asks_the_node() {
+fn drop_of_a_value_may_query_its_node() {
     run(async {
         let [a, b] = nodes("r-curious").await;
         let mut tx = a.sender::<Curious>("c").await?;
@@ -146,7 +146,7 @@ fn a_value_whose_drop_asks_the_node() {
 }
 
 #[test]
-fn the_last_handle_of_a_node_in_a_value() {
+fn value_may_hold_the_last_handle_of_its_node() {
     run(async {
         let [a, b] = nodes("r-last-handle").await;
         let mut tx = a.sender::<Curious>("c").await?;
@@ -312,7 +312,7 @@ async fn gated_for(test: &str, grace: Duration) -> (Node, Gated) {
 }
 
 #[test]
-fn a_socket_that_cannot_be_written_is_read() {
+fn unwritable_socket_is_read() {
     run(async {
         let test = "r-gate";
         let (a, gate) = gated(test).await;
@@ -398,7 +398,7 @@ impl<'de> serde::Deserialize<'de> for Sneaky {
 }
 
 #[test]
-fn an_end_that_stayed_is_gone_over_there() {
+fn end_that_stayed_at_its_sender_is_closed_at_the_receiver() {
     run(async {
         let [a, b] = nodes("r-sneaky").await;
         let mut tx = a.sender::<Sneaky>("n").await?;
@@ -425,7 +425,7 @@ fn a_mismatching_home_is_notified() {
 }
 
 #[test]
-fn a_name_is_free_when_both_ends_on_one_node_are_gone() {
+fn name_is_free_when_both_ends_on_one_node_are_dropped() {
     run(async {
         let [a] = nodes("r-local-free").await;
         for n in 0..3 {
@@ -439,7 +439,7 @@ fn a_name_is_free_when_both_ends_on_one_node_are_gone() {
 }
 
 #[test]
-fn a_name_is_free_when_both_faces_on_one_node_are_gone() {
+fn name_is_free_when_both_faces_on_one_node_are_dropped() {
     run(async {
         let [a] = nodes("r-local-faces-free").await;
         for n in 0..3 {
@@ -461,7 +461,7 @@ struct Post {
 }
 
 #[test]
-fn a_node_that_is_asked_by_address_comes_back() {
+fn node_named_by_its_address_is_found_again_after_a_restart() {
     run(async {
         let test = "r-comes-back";
         let [names, a] = nodes(test).await;
@@ -483,7 +483,7 @@ fn a_node_that_is_asked_by_address_comes_back() {
 }
 
 #[test]
-fn a_guest_that_is_lost_before_it_attached() {
+fn guest_lost_before_it_attaches_is_dropped() {
     run(async {
         let test = "r-guest-lost";
         let names = format!("memory:names-of-{test}");
@@ -534,7 +534,7 @@ fn run_alone(test: impl Future<Output = Result>) {
 }
 
 #[test]
-fn a_client_whose_acceptor_is_gone_when_it_comes_is_turned_away() {
+fn client_of_a_dropped_acceptor_is_refused() {
     // Before its node has received the guest, and when the guest waits to be received.
     for before in [true, false] {
         run_alone(async {
@@ -568,7 +568,7 @@ fn a_client_whose_acceptor_is_gone_when_it_comes_is_turned_away() {
 }
 
 #[test]
-fn the_name_of_an_acceptor_that_is_gone_is_free() {
+fn name_of_a_dropped_acceptor_is_free() {
     run(async {
         let [a, b] = nodes("r-acceptor-anew").await;
         drop(a.acceptor::<Post>("post").await?);
@@ -582,7 +582,7 @@ fn the_name_of_an_acceptor_that_is_gone_is_free() {
 }
 
 #[test]
-fn a_socket_that_comes_when_its_node_has_left_is_closed() {
+fn socket_of_a_pending_dial_is_closed_after_its_node_left() {
     run(async {
         let mut listener = Memory.listen("r-late-socket").await?;
         let (a, gate) = gated("r-late-socket-app").await;
@@ -602,7 +602,7 @@ fn a_socket_that_comes_when_its_node_has_left_is_closed() {
 }
 
 #[test]
-fn a_socket_that_cannot_be_written_is_closed_all_the_same() {
+fn unwritable_socket_is_closed() {
     run(async {
         let mut listener = Memory.listen("r-stuck-socket").await?;
         let (a, gate) = gated("r-stuck-socket-app").await;
@@ -685,7 +685,7 @@ fn received_end_closes_when_its_send_has_failed_fast() {
 }
 
 #[test]
-fn an_unmatched_client_learns_that_its_node_leaves() {
+fn unmatched_client_is_notified_that_its_node_leaves() {
     run(async {
         let [a] = nodes("r-client-leaves").await;
         let mut client = a.client::<Post>("nobody").await?;
@@ -723,7 +723,7 @@ impl Network for Nowhere {
 }
 
 #[test]
-fn without_a_name_service_ends_wait_visibly() {
+fn ends_without_a_name_service_are_listed_as_waiting() {
     run(async {
         let node = Node::builder().app("r-nowhere").names("nowhere:names").network(Nowhere);
         let node = node.listen("memory:").join().await?;
@@ -767,7 +767,7 @@ fn late<'de, D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Resul
 /// A message on a credit was decoded after its connection had ended and come up again. The receiver in it
 /// waited for ever for its sender, which had been reported as lost.
 #[test]
-fn an_end_that_is_read_in_the_next_life_of_the_connection_is_lost() {
+fn end_decoded_in_the_next_life_of_its_connection_is_lost() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
     let test = async {
         let test = "r-read-late";

@@ -33,9 +33,9 @@ trait Within: Future + Sized {
 impl<F: Future> Within for F {}
 
 #[test]
-fn a_value_crosses() {
+fn values_arrive_over_memory() {
     run(async {
-        let [a, b] = nodes("a_value_crosses", "memory:").await;
+        let [a, b] = nodes("values_arrive_over_memory", "memory:").await;
         let mut tx = a.sender::<String>("words").await?;
         let mut rx = b.receiver::<String>("words").await?;
         for n in 0..100 {
@@ -85,9 +85,9 @@ fn waiting_end_gets_its_bridge_when_it_is_used_or_its_other_end_is_found() {
 }
 
 #[test]
-fn over_tcp() {
+fn values_of_any_size_arrive_over_tcp() {
     run(async {
-        let [a, b] = nodes("over_tcp", "127.0.0.1:0").await;
+        let [a, b] = nodes("values_of_any_size_arrive_over_tcp", "127.0.0.1:0").await;
         let mut rx = b.receiver::<Vec<u8>>("blobs").await?;
         let mut tx = a.sender::<Vec<u8>>("blobs").await?;
         for size in [0, 1, 1000, 100_000, 3_000_000] {
@@ -232,9 +232,9 @@ async fn customer(mut shop: ShopClient, name: &str) -> Result {
 }
 
 #[test]
-fn a_bundle_with_calls() {
+fn client_and_server_of_a_bundle_exchange_calls() {
     run(async {
-        let [a, b] = nodes("a_bundle_with_calls", "memory:").await;
+        let [a, b] = nodes("client_and_server_of_a_bundle_exchange_calls", "memory:").await;
         let server = b.server::<Shop>("shop").await?;
         let keeper = spawn(keeper(server));
         customer(a.client::<Shop>("shop").await?, "krill").await?;
@@ -244,9 +244,9 @@ fn a_bundle_with_calls() {
 }
 
 #[test]
-fn an_acceptor_has_guests() {
+fn acceptor_serves_guests_of_three_nodes() {
     run(async {
-        let [a, b, c] = nodes("an_acceptor_has_guests", "127.0.0.1:0").await;
+        let [a, b, c] = nodes("acceptor_serves_guests_of_three_nodes", "127.0.0.1:0").await;
         let mut guests = a.acceptor::<Shop>("shop").await?;
         let door = spawn(async move {
             for _ in 0..3 {
@@ -269,9 +269,9 @@ fn an_acceptor_has_guests() {
 }
 
 #[test]
-fn both_ends_on_one_node() {
+fn channel_works_with_both_ends_on_one_node() {
     run(async {
-        let [a] = nodes("both_ends_on_one_node", "memory:").await;
+        let [a] = nodes("channel_works_with_both_ends_on_one_node", "memory:").await;
         let mut rx = a.receiver::<u32>("here").policy(fifo(2)).await?;
         let mut tx = a.sender::<u32>("here").await?;
         for n in 0..10 {
@@ -284,9 +284,9 @@ fn both_ends_on_one_node() {
 }
 
 #[test]
-fn client_and_server_on_one_node() {
+fn bundle_works_with_client_and_server_on_one_node() {
     run(async {
-        let [a] = nodes("client_and_server_on_one_node", "memory:").await;
+        let [a] = nodes("bundle_works_with_client_and_server_on_one_node", "memory:").await;
         let server = spawn(keeper(a.server::<Shop>("shop").await?));
         customer(a.client::<Shop>("shop").await?, "krill").await?;
         assert!(server.await?.is_err());
@@ -299,9 +299,9 @@ fn client_and_server_on_one_node() {
 }
 
 #[test]
-fn a_name_with_the_address_of_its_node() {
+fn name_may_include_the_address_of_its_node() {
     run(async {
-        let [a, b] = nodes("a_name_with_the_address_of_its_node", "127.0.0.1:0").await;
+        let [a, b] = nodes("name_may_include_the_address_of_its_node", "127.0.0.1:0").await;
         let mut rx = a.receiver::<u32>("numbers").await?;
         let mut tx = b.sender::<u32>(&format!("{}/numbers", a.addresses()[0])).await?;
         let (sent, received) = par!(tx.send(7), rx.recv());
@@ -353,9 +353,9 @@ fn mismatched_declaration_is_refused_with_both_descriptions() {
 }
 
 #[test]
-fn encodings_must_agree() {
+fn ends_with_different_encodings_are_refused() {
     run(async {
-        let [a, b] = nodes("encodings_must_agree", "memory:").await;
+        let [a, b] = nodes("ends_with_different_encodings_are_refused", "memory:").await;
         let mut rx = a.receiver::<u32>("numbers").encoding(Encoding::Compact).await?;
         let mut tx = b.sender::<u32>("numbers").encoding(Encoding::Compact).await?;
         let (sent, received) = par!(tx.send(7), rx.recv());
@@ -412,14 +412,14 @@ fn a_leaving_node_sees_its_connections_end() {
 
 /// The node that serves the names ends; another one takes over, and joined channels keep working.
 #[test]
-fn names_are_taken_over() {
+fn second_node_takes_over_the_names() {
     run(async {
-        let [first] = nodes("names_are_taken_over", "memory:").await;
+        let [first] = nodes("second_node_takes_over_the_names", "memory:").await;
         // It has joined before it serves them.
         while !first.serves_names() {
             tokio::task::yield_now().await;
         }
-        let [a, b] = nodes("names_are_taken_over", "memory:").await;
+        let [a, b] = nodes("second_node_takes_over_the_names", "memory:").await;
         let mut tx = a.sender::<u32>("before").await?;
         let mut rx = b.receiver::<u32>("before").await?;
         let (sent, received) = par!(tx.send(1), rx.recv());
@@ -513,7 +513,7 @@ fn declaration_stays_when_its_node_starts_serving_names() {
 
 /// Poison that may be too weak travels to the receiver's node, also if the sender had not found that one yet.
 #[test]
-fn poison_before_the_receiver_is_there() {
+fn poison_applies_to_a_receiver_that_joins_later() {
     run(async {
         let [a, b] = nodes("early-poison", "memory:").await;
         let (mut immune, mut weak) = (a.sender::<u8>("immune").await?, a.sender::<u8>("weak").await?);
@@ -669,7 +669,7 @@ enum Parcel {
 
 /// A message carries a handle of every kind of shared end, and the receiver uses it.
 #[test]
-fn handles_of_shared_ends_go_along() {
+fn message_carries_handles_of_shared_ends() {
     run(async {
         let [a, b] = nodes("shared_go_along", "memory:").await;
         let mut tx = a.sender::<Parcel>("parcels").await?;

@@ -385,7 +385,7 @@ async fn plays(next: &mut Sender<Turn>, news: &mut Receiver<Turn>) -> Result {
 }
 
 #[test]
-fn a_seat_and_its_receiver_go_to_the_same_guest() {
+fn guest_receives_a_sender_and_its_receiver() {
     let (application, names) = (application("seats"), address());
     let host = Actor::start(&[], "host", &[&application, &names]);
     assert_eq!(host.hear(), "open");
@@ -447,7 +447,7 @@ async fn listener(node: Node) -> Result {
 }
 
 #[test]
-fn a_sender_learns_that_its_receiver_was_killed_and_a_new_one_is_admitted() {
+fn sender_reports_killed_receiver_and_a_new_one_is_admitted() {
     let (application, names) = (application("killed receiver"), address());
     let sender = Actor::start(&[], "sender", &[&application, &names]);
     for _ in 0..2 {
@@ -464,7 +464,7 @@ fn a_sender_learns_that_its_receiver_was_killed_and_a_new_one_is_admitted() {
 }
 
 #[test]
-fn a_receiver_learns_that_its_sender_was_killed() {
+fn receiver_reports_that_its_sender_was_killed() {
     let (application, names) = (application("killed sender"), address());
     // Also if the killed process has served the names.
     for sender_serves in [true, false] {
@@ -513,7 +513,7 @@ async fn keeper(node: Node) -> Result {
 }
 
 #[test]
-fn a_caller_learns_that_its_server_was_killed_and_a_new_one_is_admitted() {
+fn caller_reports_killed_server_and_a_new_one_is_admitted() {
     let (application, names) = (application("killed server"), address());
     let customer = Actor::start(&[], "customer", &[&application, &names]);
     for _ in 0..2 {
@@ -596,7 +596,7 @@ async fn visitor(node: Node) -> Result {
 }
 
 #[test]
-fn a_client_that_is_killed_in_a_call_harms_neither_the_other_nor_the_server() {
+fn client_killed_in_a_call_affects_neither_server_nor_other_client() {
     let (application, names) = (application("killed client"), address());
     let clinic = Actor::start(&[], "clinic", &[&application, &names]);
     let patient = Actor::start(&[], "patient", &[&application, &names]);

@@ -27,7 +27,7 @@ fn bell() -> (Sender<()>, Receiver<()>) {
 // ---- names
 
 #[test]
-fn any_end_first() {
+fn either_end_of_a_name_may_be_first() {
     run(async {
         let scope = Scope::new();
         let at = line!() + 1;
@@ -59,7 +59,7 @@ fn any_end_first() {
 }
 
 #[test]
-fn a_mismatch_names_both() {
+fn type_mismatch_names_both_places() {
     run(async {
         let scope = Scope::new();
         let declared = line!() + 1;
@@ -128,7 +128,7 @@ fn a_shared_end_is_left_when_all_have_left() {
 }
 
 #[test]
-fn children_inherit_and_the_isolated_do_not() {
+fn child_scopes_inherit_names_and_isolated_ones_do_not() {
     run(async {
         let scope = Scope::new();
         scope.name::<u8>("n", fifo(1));
@@ -372,7 +372,7 @@ fn sibling(ran: &Arc<AtomicUsize>, slow: Option<(Sender<()>, Receiver<()>)>) -> 
 }
 
 #[test]
-fn none_runs_before_all_siblings_have_joined() {
+fn no_sibling_runs_before_all_have_joined() {
     run(async {
         for form in ["tuple", "array", "vector", "count"] {
             let scope = Scope::new();
@@ -407,7 +407,7 @@ fn none_runs_before_all_siblings_have_joined() {
 }
 
 #[test]
-fn if_one_sibling_cannot_join_none_runs() {
+fn no_sibling_runs_if_one_cannot_join() {
     run(async {
         let scope = Scope::new();
         scope.name::<u8>("words", fifo(1)); // `count` wants another type
@@ -452,7 +452,7 @@ fn an_end_that_cannot_join_reports_it() {
 }
 
 #[test]
-fn an_isolated_process_sees_nothing_of_its_scope() {
+fn isolated_process_has_no_names_of_its_scope() {
     #[process]
     async fn inner(#[receiver("n")] mut rx: Receiver<u8>, #[scope] scope: Scope) -> Result<u8> {
         let mut tx = scope.sender::<u8>("n").await?;
@@ -506,7 +506,7 @@ fn finish_waits_for_children_and_names_stragglers() {
 }
 
 #[test]
-fn finish_is_seen_to_wait() {
+fn finish_is_listed_as_a_wait() {
     run(async {
         let scope = Scope::new();
         let (mut go, mut gone) = bell();
@@ -568,7 +568,7 @@ fn dropped_scope_detaches_its_processes_unless_finish_failed() {
 }
 
 #[test]
-fn cancel_reaches_those_within() {
+fn cancel_reaches_processes_of_inner_scopes() {
     run(async {
         let scope = Scope::new();
         let within = scope.isolated().fork(pending::<()>());
@@ -824,7 +824,7 @@ fn the_ending_reaches_every_kind_of_end() {
 }
 
 #[test]
-fn without_the_word_ends_are_left() {
+fn process_without_propagate_closes_its_ends() {
     #[process]
     async fn fails(#[receiver("from")] mut from: Receiver<u8>, #[sender("to")] _to: Sender<u8>) -> Result {
         from.recv().await?;
@@ -912,7 +912,7 @@ fn spawned_process_stays_in_its_place_and_ends_with_it() {
 }
 
 #[test]
-fn a_place_may_be_a_runtime_that_is_there() {
+fn place_may_use_an_existing_runtime() {
     let other = tokio::runtime::Builder::new_multi_thread().worker_threads(1).thread_name("other").build().unwrap();
     run(async {
         let scope = Scope::new();

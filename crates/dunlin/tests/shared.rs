@@ -277,7 +277,7 @@ fn a_claim_is_released_when_its_node_is_lost() {
 
 /// The receiver of a shared sender is at a third node: the values of a handle travel on to it.
 #[test]
-fn the_receiver_of_a_shared_sender_is_elsewhere() {
+fn shared_sender_reaches_a_receiver_at_a_third_node() {
     run(async {
         let [a, b, c] = nodes("the_receiver_is_elsewhere").await;
         let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;
@@ -316,7 +316,7 @@ fn the_receiver_of_a_shared_sender_is_elsewhere() {
 /// A value with an end in it passes through the keeper, which does not receive it: the first one is encoded
 /// anew for that.
 #[test]
-fn an_end_goes_through_the_keeper() {
+fn value_with_an_end_passes_through_the_keeper() {
     run(async {
         let [a, b, c] = nodes("an_end_goes_through").await;
         let mut ab = way::<Shared<Sender<Sender<u32>>>>(&a, &b, "ab").await?;
@@ -348,7 +348,7 @@ fn an_end_goes_through_the_keeper() {
 /// A client that is shared at one node, its handle at another, and the server at a third: replies reach their
 /// callers.
 #[test]
-fn a_call_goes_through_the_keeper() {
+fn call_and_reply_pass_through_the_keeper() {
     run(async {
         let [a, b, c] = nodes("a_call_goes_through").await;
         let mut ab = way::<Shared<Caller<u32, u32>>>(&a, &b, "ab").await?;
@@ -456,7 +456,7 @@ fn shared_sends_and_claims_cost_the_expected_frames() {
 
 /// A handle no longer needs a node through which it only passed.
 #[test]
-fn a_handle_that_went_on_needs_only_the_keeper() {
+fn forwarded_handle_needs_only_the_keeper() {
     run(async {
         let [a, b, c] = nodes("a_handle_that_went_on").await;
         let mut ab = way::<(Shared<Sender<u32>>, Shared<Receiver<u32>>)>(&a, &b, "ab").await?;
@@ -490,9 +490,9 @@ fn a_handle_that_went_on_needs_only_the_keeper() {
 /// The only handle of an end travels round: to another node, on to a third, and back to its keeper, where it
 /// costs nothing any more.
 #[test]
-fn the_only_handle_goes_round() {
+fn only_handle_returns_to_its_keeper_without_cost() {
     run(async {
-        let [a, b, c] = nodes("the_only_handle_goes_round").await;
+        let [a, b, c] = nodes("only_handle_returns_to_its_keeper_without_cost").await;
         let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;
         let mut bc = way::<Shared<Sender<u32>>>(&b, &c, "bc").await?;
         let mut ca = way::<Shared<Sender<u32>>>(&c, &a, "ca").await?;
@@ -523,7 +523,7 @@ fn the_only_handle_goes_round() {
 
 /// The same, over itself.
 #[test]
-fn a_handle_goes_home_over_itself() {
+fn handle_returns_to_its_keeper_over_itself() {
     #[derive(serde::Serialize, serde::Deserialize)]
     struct Handle {
         home: Shared<Sender<Self>>,
@@ -550,7 +550,7 @@ fn a_handle_goes_home_over_itself() {
 
 /// Handles of a receiver and of a face return to their keeper, and travel on again.
 #[test]
-fn handles_of_all_kinds_go_home() {
+fn receiver_and_face_handles_return_to_their_keeper() {
     run(async {
         let [a, b] = nodes("handles_of_all_kinds").await;
         let mut ab = way::<(Shared<Receiver<u32>>, Shared<TillClient>)>(&a, &b, "ab").await?;
@@ -580,7 +580,7 @@ fn handles_of_all_kinds_go_home() {
 /// A handle that is decoded at its end's keeper with another type than the end has works there. It cannot
 /// travel on, and is not lost.
 #[test]
-fn a_handle_comes_home_as_another_type() {
+fn handle_of_another_type_works_at_its_keeper() {
     #[derive(serde::Serialize, serde::Deserialize, Debug)]
     #[serde(transparent)]
     struct Metres(u32);
@@ -638,9 +638,9 @@ fn handle_is_forwarded_while_its_node_waits_for_a_claim() {
 
 /// The only handle travels from node to node unused, so that no node is welcomed before it has forwarded it.
 #[test]
-fn a_handle_that_hurries_on() {
+fn handle_forwarded_unused_works_at_its_last_node() {
     run(async {
-        let [a, b, c, d] = nodes("a_handle_that_hurries_on").await;
+        let [a, b, c, d] = nodes("handle_forwarded_unused_works_at_its_last_node").await;
         let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;
         let mut bc = way::<Shared<Sender<u32>>>(&b, &c, "bc").await?;
         let mut cd = way::<Shared<Sender<u32>>>(&c, &d, "cd").await?;
@@ -665,7 +665,7 @@ fn a_handle_that_hurries_on() {
 /// The claim of a face arrives at a node whose last handle has just been dropped: the claim returns, and the
 /// face with it.
 #[test]
-fn a_face_is_granted_to_a_claimer_that_has_gone() {
+fn face_granted_to_a_dropped_handle_returns() {
     run(async {
         let [a, b] = nodes("a_face_is_granted").await;
         let mut ab = way::<Shared<TillClient>>(&a, &b, "ab").await?;
@@ -703,7 +703,7 @@ impl dunlin::Buffering for Newest {
 /// A receiver of a channel with a custom policy cannot leave its node: a face that contains it stays, and is
 /// used from elsewhere.
 #[test]
-fn a_face_with_a_policy_of_ones_own_is_lent() {
+fn face_with_custom_policy_is_lent() {
     run(async {
         let [a, b] = nodes("a_face_with_a_policy").await;
         let (client, mut server) = <Till as dunlin::Pairing>::pair(&dunlin::ChannelFactory::new(Newest));
@@ -824,7 +824,7 @@ fn buffered_values_remain_after_a_remote_claim_retires_the_channel() {
 
 /// The claim stays at another node, unused: a post here recalls it.
 #[test]
-fn a_post_is_not_held_back_by_an_unused_claim() {
+fn post_recalls_an_unused_claim() {
     run(async {
         let [a, b] = nodes("a_post_is_not_held_back").await;
         let mut ab = way::<Shared<Sender<u32>>>(&a, &b, "ab").await?;

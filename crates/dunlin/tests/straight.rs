@@ -26,7 +26,7 @@ fn value(number: u8) -> Bytes {
 
 /// The keeper is `a`, the sender at `b`, the receiver at `c`.
 #[test]
-fn they_do_not_pass_the_keeper() {
+fn large_values_do_not_pass_through_the_keeper() {
     run(async {
         let [a, b, c] = nodes("they_do_not_pass").await;
         let (tx, rx) = channel::<Bytes>();
@@ -40,7 +40,7 @@ fn they_do_not_pass_the_keeper() {
 /// The same for one that was forwarded from `d`: at the keeper its channel is joined with the agent of
 /// another handle.
 #[test]
-fn nor_do_those_for_a_handle_that_went_on() {
+fn large_values_for_a_forwarded_handle_bypass_the_keeper() {
     run(async {
         let [a, b, c, d] = nodes("went_on_straight").await;
         let (tx, rx) = channel::<Bytes>();
@@ -58,7 +58,7 @@ fn nor_do_those_for_a_handle_that_went_on() {
 /// The keeper has a node in each of two applications: the sender is in one, the receiver in the other, which
 /// cannot read at the sender's.
 #[test]
-fn they_go_through_a_keeper_that_is_in_both_applications() {
+fn large_values_between_applications_pass_through_the_keeper() {
     run(async {
         let [sends, keeps_one] = nodes("straight_one").await;
         let [keeps_other, receives] = nodes("straight_two").await;
@@ -108,7 +108,7 @@ async fn come_straight(mut tx: Sender<Bytes>, mut there: Shared<Receiver<Bytes>>
 /// Five for the first claimer, five for the next, and so on: a value on its way to a claimer that drops its
 /// claim goes to the next.
 #[test]
-fn claimers_at_two_nodes_have_five_each() {
+fn claimers_at_two_nodes_receive_five_values_each() {
     run(async {
         let [a, b, c, d] = nodes("claimers_at_two").await;
         let (tx, rx) = channel::<(u32, Bytes)>();
@@ -153,7 +153,7 @@ fn claimers_at_two_nodes_have_five_each() {
 
 /// Receivers at the keeper's own node get them as well, and each is received once.
 #[test]
-fn the_keeper_receives_too() {
+fn keeper_receives_large_values_too() {
     run(async {
         let [a, b, c] = nodes("the_keeper_receives").await;
         let (tx, rx) = channel::<(u32, Bytes)>();
@@ -216,7 +216,7 @@ fn a_posted_value_outlives_its_sender() {
 
 /// A handle that was forwarded from its first node.
 #[test]
-fn a_handle_that_went_on_gets_them_too() {
+fn forwarded_handle_receives_large_values_too() {
     run(async {
         let [a, b, c, d] = nodes("a_handle_that_went_on").await;
         let (tx, rx) = channel::<(u32, Bytes, Sender<u32>)>();

@@ -180,7 +180,7 @@ fn aborted_processes_lose_nothing_of_others() {
 }
 
 #[test]
-fn branches_and_processes_talk() {
+fn branches_and_processes_exchange_values() {
     on_two(async {
         let ((mut a, mut b), (mut c, mut d)) = (channel::<u64>(), channel::<u64>());
         let far = spawn(async move {
@@ -425,18 +425,18 @@ fn graph(parties: usize, edges: &[(usize, usize)], rounds: usize, cut: bool) {
 const ROUNDS: usize = if cfg!(debug_assertions) { 1_000 } else { 10_000 };
 
 #[test]
-fn a_symmetric_pair_of_choices_gets_on() {
+fn symmetric_pair_of_choices_makes_progress() {
     graph(2, &[(0, 1), (1, 0)], ROUNDS, false);
 }
 
 #[test]
-fn a_ring_of_choices_gets_on() {
+fn ring_of_choices_makes_progress() {
     graph(4, &[(0, 1), (1, 2), (2, 3), (3, 0)], ROUNDS, false);
     graph(3, &[(0, 1), (1, 2), (2, 0)], ROUNDS, true);
 }
 
 #[test]
-fn a_complete_graph_of_choices_gets_on() {
+fn complete_graph_of_choices_makes_progress() {
     let edges: Vec<_> = (0..4).flat_map(|a| (0..4).filter(move |b| *b != a).map(move |b| (a, b))).collect();
     graph(4, &edges, ROUNDS, false);
     graph(4, &edges, ROUNDS, true);
@@ -491,7 +491,7 @@ async fn restless(
 
 /// These once took over ten seconds under load. No livelock has been found since.
 #[test]
-fn choices_at_barriers_get_on() {
+fn choices_at_three_barriers_make_progress() {
     for parties in [4, 8] {
         let barriers: [Barrier; 3] = std::array::from_fn(|_| barrier());
         let enrolled: Vec<_> = (0..parties).map(|_| barriers.each_ref().map(Barrier::enrol)).collect();
@@ -673,7 +673,7 @@ fn threads_use_the_blocking_forms() {
 }
 
 #[test]
-fn a_thread_and_a_process_talk() {
+fn thread_and_process_exchange_values() {
     let (mut tx, mut rx) = channel::<u64>();
     let thread = std::thread::spawn(move || (0..VALUES).try_for_each(|value| tx.send(value).wait()));
     let sum = on_two(async move {

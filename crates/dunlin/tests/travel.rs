@@ -43,9 +43,9 @@ fn forwarded_sender_works_after_the_forwarding_node_leaves() {
 }
 
 #[test]
-fn a_sender_comes_home() {
+fn sender_works_after_its_return() {
     run(async {
-        let [a, b] = nodes("a_sender_comes_home").await;
+        let [a, b] = nodes("sender_works_after_its_return").await;
         let mut ab = way::<Sender<u32>>(&a, &b, "ab").await?;
         let mut ba = way::<Sender<u32>>(&b, &a, "ba").await?;
         let (mut tx, mut rx) = channel::<u32>();
@@ -196,7 +196,7 @@ fn an_end_that_is_lost_unused_ends_its_channel() {
 
 /// The values that it has posted are received first: until then the message with the sender waits.
 #[test]
-fn a_sender_is_at_rest_when_it_leaves() {
+fn sender_travels_only_after_its_posts_are_received() {
     run(async {
         let [a, b, c] = nodes("a_sender_is_at_rest").await;
         let mut ab = way::<Sender<u32>>(&a, &b, "ab").await?;
@@ -217,7 +217,7 @@ fn a_sender_is_at_rest_when_it_leaves() {
 
 /// A send of the waiting message can be dropped.
 #[test]
-fn a_message_that_waits_can_be_given_up() {
+fn send_of_a_waiting_message_can_be_dropped() {
     run(async {
         let [a, b, c] = nodes("a_message_that_waits").await;
         let mut ab = way::<Sender<u32>>(&a, &b, "ab").await?;
@@ -295,7 +295,7 @@ fn reply_answers_the_caller_from_another_node() {
 }
 
 #[test]
-fn a_receiver_goes_to_another_node_and_on() {
+fn receiver_works_at_each_node_of_its_way() {
     run(async {
         let [a, b, c] = nodes("a_receiver_goes").await;
         let mut ab = way::<Receiver<u32>>(&a, &b, "ab").await?;
@@ -358,7 +358,7 @@ fn a_buffer_moves_with_its_receiver() {
 
 /// A send that waits when the receiver leaves is received at the receiver's new node.
 #[test]
-fn an_offer_finds_its_receiver() {
+fn waiting_send_reaches_its_receiver_at_the_new_node() {
     run(async {
         let [a, b, c] = nodes("an_offer_finds").await;
         let mut ab = way::<Receiver<u32>>(&a, &b, "ab").await?;
@@ -383,7 +383,7 @@ fn an_offer_finds_its_receiver() {
 
 /// Both ends, from node to node, at the same time.
 #[test]
-fn both_ends_travel_at_once() {
+fn both_ends_of_a_channel_travel_at_once() {
     run(async {
         let nodes: [Node; 3] = nodes("both_ends_travel").await;
         let (mut senders, mut receivers) = (Vec::new(), Vec::new());
@@ -466,7 +466,7 @@ fn named_ends_transfer_values_after_both_move() {
 /// A node that has sent an end away may declare its name anew at once: the name is free before the send is
 /// complete.
 #[test]
-fn the_name_of_an_end_that_has_gone_on_is_free() {
+fn name_of_a_forwarded_end_is_free() {
     run(async {
         let [a, b, c] = nodes("the_name_is_free").await;
         let (mut ac, mut at_c) = way::<Sender<u32>>(&a, &c, "ac").await?;
@@ -501,9 +501,9 @@ impl dunlin::Buffering for Mine {
 /// A sender that arrived through a node in between, and is still unused, notices that its receiver is
 /// dropped.
 #[test]
-fn an_unused_sender_sees_the_end() {
+fn unused_sender_is_notified_of_a_dropped_receiver() {
     run(async {
-        let [a, b, c] = nodes("an_unused_sender_sees_the_end").await;
+        let [a, b, c] = nodes("unused_sender_is_notified_of_a_dropped_receiver").await;
         let mut first = way::<Sender<u32>>(&a, &b, "first").await?;
         let mut second = way::<Sender<u32>>(&b, &c, "second").await?;
         let (tx, rx) = channel::<u32>();
@@ -539,7 +539,7 @@ enum Loop {
 /// In one program it waits for an impossible receiver, and a deadline returns it; a channel between nodes
 /// refuses it.
 #[test]
-fn a_receiver_does_not_go_over_its_own_channel() {
+fn receiver_cannot_travel_over_its_own_channel() {
     run(async {
         let [a, b] = nodes("a_receiver_over_its_own_channel").await;
         let (mut tx, mut rx) = channel::<Loop>();
@@ -594,9 +594,9 @@ fn ends_move_with_the_buffer_that_they_are_in() {
 
 /// The ends in a reply arrive, though the replying process has continued.
 #[test]
-fn ends_come_in_replies() {
+fn ends_arrive_in_replies() {
     run(async {
-        let [a, b] = nodes("ends_come_in_replies").await;
+        let [a, b] = nodes("ends_arrive_in_replies").await;
         let mut ab = way::<Caller<u32, (Sender<u32>, Receiver<u32>)>>(&a, &b, "ab").await?;
         let (caller, mut callee) = call::<u32, (Sender<u32>, Receiver<u32>)>();
         let mut caller = along(caller, &mut ab).await?;
@@ -622,7 +622,7 @@ fn ends_come_in_replies() {
 /// Both ends of a channel in one message: they form a channel where they arrive, with the buffered values,
 /// and can travel on from there.
 #[test]
-fn both_ends_go_in_one_message() {
+fn both_ends_of_a_channel_travel_in_one_message() {
     run(async {
         let [a, b, c] = nodes("both_ends_in_one").await;
         let mut ab = way::<(Sender<u32>, Receiver<u32>)>(&a, &b, "ab").await?;
@@ -666,7 +666,7 @@ fn both_ends_go_in_one_message() {
 
 /// Also where its receiver travels after that.
 #[test]
-fn a_sender_that_is_lost_is_lost_where_its_receiver_goes() {
+fn forwarded_receiver_reports_its_lost_sender() {
     run(async {
         for policy in [dunlin::rendezvous(), fifo(4)] {
             let [a, b, c] = nodes("a_sender_that_is_lost").await;
@@ -689,7 +689,7 @@ fn a_sender_that_is_lost_is_lost_where_its_receiver_goes() {
 
 /// The same with the roles exchanged.
 #[test]
-fn a_receiver_that_is_lost_is_lost_where_its_sender_goes() {
+fn forwarded_sender_reports_its_lost_receiver() {
     run(async {
         for policy in [dunlin::rendezvous(), fifo(4)] {
             let [a, b, c] = nodes("a_receiver_that_is_lost").await;
@@ -718,9 +718,9 @@ fn a_receiver_that_is_lost_is_lost_where_its_sender_goes() {
 
 /// Again and again through the same nodes, where it has been before, and with the other end at none of them.
 #[test]
-fn a_sender_travels_for_a_long_time() {
+fn sender_travels_many_rounds_through_the_same_nodes() {
     run(async {
-        let nodes: [Node; 4] = nodes("a_sender_travels_for_a_long_time").await;
+        let nodes: [Node; 4] = nodes("sender_travels_many_rounds_through_the_same_nodes").await;
         let mut ways = Vec::new();
         for n in 0..3 {
             ways.push(way::<Sender<usize>>(&nodes[n], &nodes[(n + 1) % 3], &format!("way {n}")).await?);

@@ -388,7 +388,7 @@ async fn goes_on<T: Portable>(tx: &mut Sender<T>, rx: &mut Receiver<T>, message:
 }
 
 #[test]
-fn a_message_that_panics_in_writing_fails_its_send() {
+fn message_that_panics_while_encoded_fails_its_send() {
     apart("u-panics-writing", async |a, b| {
         let (mut tx, mut rx) = (a.sender::<PanicsWriting>("n").await?, b.receiver::<PanicsWriting>("n").await?);
         goes_on(&mut tx, &mut rx, PanicsWriting).await?;
@@ -400,7 +400,7 @@ fn a_message_that_panics_in_writing_fails_its_send() {
 }
 
 #[test]
-fn a_message_that_panics_in_reading_fails_its_send() {
+fn message_that_panics_while_decoded_fails_its_send() {
     apart("u-panics-reading", async |a, b| {
         let (mut tx, mut rx) = (a.sender::<PanicsReading>("n").await?, b.receiver::<PanicsReading>("n").await?);
         goes_on(&mut tx, &mut rx, PanicsReading).await?;
@@ -416,7 +416,7 @@ fn a_message_that_panics_in_reading_fails_its_send() {
 }
 
 #[test]
-fn a_message_that_panics_when_it_is_dropped_poisons_its_channel() {
+fn message_that_panics_while_dropped_poisons_its_channel() {
     apart("u-panics-dropping", async |a, b| {
         // With an end, which the node adopts when the value has been received, and then drops the rest of the
         // value.
@@ -459,7 +459,7 @@ impl Serialize for Asks {
 }
 
 #[test]
-fn a_message_that_asks_its_node_is_answered() {
+fn message_may_query_its_node_while_encoded() {
     run(async {
         let (a, b) = (node("u-asks").await, node("u-asks").await);
         let (mut tx, mut rx) = (a.sender::<Asks>("n").await?, b.receiver::<usize>("n").await?);

@@ -151,7 +151,7 @@ async fn a_poll_through_a_borrow_is_shown_until_the_next_use() {
 }
 
 #[tokio::test]
-async fn the_age_is_kept() {
+async fn repeated_polls_keep_the_age_of_a_wait() {
     let (mut poke, mut poked) = channel::<u8>();
     let waiter = spawn(async move {
         let (mut worker, mut timer) = (spawn(pending::<()>()), pin!(sleep(LONG)));
@@ -392,7 +392,7 @@ async fn the_age_of_a_wait_after_a_stream_that_was_given_up() {
 }
 
 #[tokio::test]
-async fn a_stream_that_was_given_up_holds_no_place() {
+async fn stream_of_a_dropped_claim_holds_no_place() {
     let (mut tx, rx) = channel_with::<u8>(rendezvous().pending_receivers(1, Overflow::Reject));
     let mut rx = rx.share();
     let mut other = rx.clone();

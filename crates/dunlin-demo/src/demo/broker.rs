@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn workers_are_appointed_in_the_order_in_which_they_came() {
+    fn workers_are_appointed_in_order_of_registration() {
         dunlin::block_on(async {
             let mut office = Office::open();
             let _workers = (office.worker("worker 1").await?, office.worker("worker 2").await?);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worker_of_a_customer_that_does_not_wait_any_more_is_the_next_ones() {
+    fn worker_of_a_departed_customer_goes_to_the_next_one() {
         dunlin::block_on(async {
             let mut office = Office::open();
             let mut impatient = office.visitor("impatient").await?;

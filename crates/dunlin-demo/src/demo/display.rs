@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn all_is_well_only_if_each_table_is_exact() {
+    fn demo_succeeds_only_if_each_table_is_exact() {
         for (exact, expected) in [(true, 0), (false, 1)] {
             let mut tally = Tally::new(&plan());
             assert_eq!(code(&tally, &Ending::Done), 1, "nothing is counted yet");

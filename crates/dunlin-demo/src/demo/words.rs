@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_in_pieces_has_the_words_that_it_has() {
+    fn text_in_pieces_has_the_same_words_as_the_whole() {
         // The last letter of a Greek word has a small form of its own, so a word must not be lowercased in
         // parts.
         let text = "Tyger, tyger: 2 'tygers'. ὈΔΥΣΣΕΎΣ ὈΔΥΣΣΕΎΣ, naïve\u{a0}Straße--and\nmore";
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_the_text() {
+    fn pieces_add_up_to_the_text() {
         for text in ["", "a", &"é".repeat(40), &"penguin, ".repeat(9999), &"€".repeat(100_000)] {
             assert_eq!(pieces(text).collect::<String>(), text);
             assert!(pieces(text).count() <= 101);

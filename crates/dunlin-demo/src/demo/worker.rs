@@ -87,7 +87,7 @@ mod tests {
 
     /// The two messages of each worker arrive together, since the worker claims the shared end for them.
     #[test]
-    fn workers_that_register_at_the_same_time_do_so_one_after_the_other() {
+    fn concurrent_registrations_do_not_interleave() {
         dunlin::block_on(async {
             let (registry, mut registrations) = channel();
             let registry: Registry = registry.share();

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_out_may_come_back() {
+    fn all_jobs_that_are_out_can_be_put_back() {
         let mut ledger = three();
         assert_eq!([give(&mut ledger), give(&mut ledger)], [Some(10), Some(11)]);
         assert_eq!(ledger.done(10), Some(0));

@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_of_no_size_is_none() {
+    fn malformed_policy_is_rejected() {
         for text in ["fifo(0)", "fifo()", "fifo", "fifo(-1)", "fifo(1", "stack(3)", "rendezvous(1)"] {
             assert!(policy(text).is_none(), "{text}");
         }
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_key_is_near() {
+    fn nearest_key_is_suggested_only_if_it_is_near() {
         let known = || SETTINGS.iter().map(|key| key.name());
         assert_eq!(nearest("graec", known()), Some("grace"));
         assert_eq!(nearest("mesage_max_byte", known()), Some("message_max_bytes"));

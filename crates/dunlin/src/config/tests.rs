@@ -60,7 +60,7 @@ buffered_max_bytes = 1_000
 "#;
 
 #[test]
-fn each_layer_is_stronger_than_the_next() {
+fn each_config_layer_overrides_the_next() {
     let sources = search(&[("DUNLIN_GRACE", "3s"), ("DUNLIN_RELAY", "")], Some(HERE), Some(USER)).unwrap();
     let config = sources.resolve(Some("sea"), None).unwrap();
     let ms = Duration::from_millis;
@@ -110,7 +110,7 @@ fn without_files_and_variables_there_are_defaults() {
 
 #[cfg(not(windows))]
 #[test]
-fn the_users_file_is_where_the_system_has_them() {
+fn users_config_file_is_in_the_folder_of_the_system() {
     let file = |variables: &[(&str, &str)]| {
         let variables = variables.to_vec();
         users_file(move |name| {
@@ -125,7 +125,7 @@ fn the_users_file_is_where_the_system_has_them() {
 }
 
 #[test]
-fn a_named_file_stands_for_those_that_are_searched_for() {
+fn named_config_file_replaces_the_searched_ones() {
     let folder = Folder::new();
     let named = folder.0.join("named.toml");
     std::fs::write(&named, "grace = '9s'").unwrap();
@@ -183,7 +183,7 @@ app = "sea"
 "#;
 
 #[test]
-fn more_specific_sections_are_stronger() {
+fn more_specific_sections_override_general_ones() {
     let sources = search(&[], Some(SECTIONS), Some("[node.station]\nheartbeat = '3s'\ngrace = '5s'")).unwrap();
     let of = |app, node| sources.resolve(app, node).unwrap();
     let seconds = |config: &Config| config.grace.value.as_secs();
@@ -228,7 +228,7 @@ fn a_variable_selects_the_node() {
 }
 
 #[test]
-fn variables_are_of_any_type() {
+fn variables_set_values_of_any_type() {
     let variables = [
         ("DUNLIN_APP", "sea"),
         ("DUNLIN_LISTEN", "127.0.0.1:1, unix:/run/a"),
@@ -336,7 +336,7 @@ fn a_rejected_value_is_reported_with_its_line() {
 
 /// The statements of `docs/config.md` hold.
 #[test]
-fn the_document_is_right() {
+fn config_document_matches_the_code() {
     let document = include_str!("../../../../docs/config.md");
     let example = document.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let sources = search(&[], Some(example), None).unwrap();

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_stands_in_brackets() {
+    fn ipv6_addresses_are_in_brackets() {
         crate::block_on(async {
             if TcpListener::bind("[::1]:0").await.is_err() {
                 eprintln!("SKIPPED: this machine has no IPv6");
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn no_host_is_loopback() {
+    fn listen_address_without_host_is_loopback() {
         let listener = crate::block_on(Tcp.listen(":0")).unwrap();
         assert!(listener.address().starts_with("127.0.0.1:"), "{}", listener.address());
         assert!(!listener.address().ends_with(":0"));
@@ -284,7 +284,7 @@ mod tests {
     /// The kernel's figures vary; the test checks that the bound is one of them.
     #[cfg(target_os = "linux")]
     #[test]
-    fn the_kernel_takes_little_that_it_cannot_send() {
+    fn kernel_buffers_few_bytes_that_it_cannot_send() {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
         async fn accepted_unread(bounded: bool) -> usize {

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_listener_refuses_and_takes_its_file_along() {
+    fn dropped_listener_refuses_and_removes_its_file() {
         let folder = Folder::new("dropped");
         crate::block_on(contract::refuses_when_dropped(&Unix, &folder.socket()));
         assert_eq!(folder.files(), 0);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_took_the_place_of_an_abandoned_one_stays() {
+    fn removal_of_abandoned_claim_spares_its_successor() {
         let folder = Folder::new("second-look");
         crate::block_on(async {
             let listener = Unix.listen(&folder.socket()).await.unwrap();
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_that_replace_a_dead_listener_together_one_listens() {
+    fn one_of_many_successors_of_a_dead_listener_listens() {
         let folder = Folder::new("race");
         drop(std::os::unix::net::UnixListener::bind(folder.socket()).unwrap());
         crate::block_on(async {

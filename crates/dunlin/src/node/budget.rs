@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_as_there_is_room_for() {
+    fn budget_gives_places_for_which_there_is_room() {
         let new = |bytes_max| Budget::new(bytes_max, 24, true);
         let mut budget = new(16 << 20);
         assert_eq!(budget.places(), 16, "nothing is known of them");

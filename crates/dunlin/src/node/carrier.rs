@@ -690,7 +690,7 @@ mod tests {
     }
 
     #[test]
-    fn one_socket_that_carries_something_is_alone_and_two_are_not() {
+    fn socket_is_quiet_only_while_no_other_carries_data() {
         let last = AtomicU64::new(0);
         let mut sockets = [Neighbours::default(), Neighbours::default()];
         let mut carry = |which: usize, millis: u64, bytes: usize| {

@@ -106,7 +106,7 @@ mod tests {
 
     /// A container sees its own group at the top, and may be given the path that the group has on the host.
     #[test]
-    fn in_a_container_the_limit_is_at_the_top() {
+    fn container_limit_is_read_at_the_top() {
         for groups in ["0::/\n", "0::/docker/0123\n", "0::/../../elsewhere\n"] {
             assert_eq!(limited(groups, &[("memory.max", "2000\n")]), 2000, "{groups}");
         }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_make_no_sense_are_no_limit() {
+    fn malformed_control_groups_are_no_limit() {
         for groups in ["", "0", "0:", "::", "0::\n:::", "4:memory:../../proc/self", "0::a/b\n"] {
             assert_eq!(limited(groups, &[("a/memory.max", "much")]), MACHINE, "{groups:?}");
         }

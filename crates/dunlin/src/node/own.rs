@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_others_could_have_written_is_not_believed() {
+    fn file_that_others_could_have_written_is_ignored() {
         let folder = Folder::new("others");
         let own = folder.own();
         let _mark = own.mark("weather", AT, NodeId(7)).unwrap();

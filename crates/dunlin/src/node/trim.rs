@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_given_back_once_most_of_many_sockets_have_gone() {
+    fn memory_is_released_once_most_of_many_sockets_are_closed() {
         let mut trim = Trim::default();
         trim.sees(second(1), 255, 0);
         trim.sees(second(1), 0, 0);
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_given_back_once_most_of_many_bytes_have_gone() {
+    fn memory_is_released_once_most_of_many_bytes_are_freed() {
         let mut trim = Trim::default();
         trim.sees(second(1), 3, BYTES_MIN - 1);
         trim.sees(second(1), 3, 0);

@@ -43,7 +43,7 @@ async fn until_gone(pids: [u32; 2]) {
 }
 
 #[test]
-fn question_kills_the_group_and_reaps_the_leader() {
+fn stop_request_kills_the_group_and_reaps_the_leader() {
     on(2, async {
         for _ in 0..50 {
             let (mut tell, mut told) = channel();
@@ -66,7 +66,7 @@ fn question_kills_the_group_and_reaps_the_leader() {
 
 /// The read of the child's output ends in no other way.
 #[test]
-fn question_ends_a_read_of_the_output_of_a_child() {
+fn stop_request_ends_a_read_of_the_output_of_a_child() {
     on(2, async {
         for _ in 0..50 {
             let (mut tell, mut told) = channel();
@@ -89,7 +89,7 @@ fn question_ends_a_read_of_the_output_of_a_child() {
 }
 
 #[test]
-fn child_that_starts_after_the_question_is_killed() {
+fn child_that_starts_after_the_stop_request_is_killed() {
     on(2, async {
         let ((mut began, mut has_begun), (mut word, mut hear)) = (channel(), channel::<()>());
         let call = blocking(move |stop| {

@@ -22,7 +22,7 @@ fn pair() -> (UnixStream, UnixStream) {
 }
 
 #[test]
-fn question_ends_a_wait_for_a_descriptor() {
+fn stop_request_ends_a_wait_for_a_descriptor() {
     on(2, async {
         for _ in 0..TIMES {
             let (here, _there) = pair();
@@ -62,7 +62,7 @@ fn descriptor_that_is_ready_ends_a_wait() {
 
 /// The request comes before the wait, or after the first of several.
 #[test]
-fn question_before_a_wait_ends_it_at_once() {
+fn stop_request_before_a_wait_ends_it_at_once() {
     on(2, async {
         let ((mut began, mut has_begun), (mut word, mut hear)) = (channel(), channel::<()>());
         let (here, _there) = pair();
@@ -83,7 +83,7 @@ fn question_before_a_wait_ends_it_at_once() {
 
 /// Both have happened when the thread wakes: the request counts. (A fault there shows in most rounds.)
 #[test]
-fn question_counts_more_than_a_descriptor_that_becomes_ready() {
+fn stop_request_precedes_a_descriptor_that_becomes_ready() {
     on(2, async {
         for _ in 0..TIMES {
             let (here, mut there) = pair();
@@ -104,7 +104,7 @@ fn question_counts_more_than_a_descriptor_that_becomes_ready() {
 
 /// Two readers wake: one is faster, and the other waits again.
 #[test]
-fn faster_reader_makes_the_other_ask_again() {
+fn slower_reader_of_a_descriptor_waits_again() {
     on(4, async {
         let (here, mut there) = pair();
         let mut readers = Vec::new();
@@ -162,7 +162,7 @@ fn files_directories_and_descriptors_that_block_are_refused_at_once() {
 }
 
 #[test]
-fn question_shuts_a_socket_down_that_a_call_reads() {
+fn stop_request_shuts_down_a_socket_that_a_call_reads() {
     on(2, async {
         for _ in 0..TIMES {
             let (mut here, mut there) = UnixStream::pair().unwrap();
@@ -185,7 +185,7 @@ fn question_shuts_a_socket_down_that_a_call_reads() {
 /// Only Linux wakes an accept this way.
 #[cfg(target_os = "linux")]
 #[test]
-fn question_ends_an_accept() {
+fn stop_request_ends_an_accept() {
     on(2, async {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let to = listener.local_addr().unwrap();
@@ -227,7 +227,7 @@ fn socket_that_was_taken_back_is_not_shut_down() {
 }
 
 #[test]
-fn socket_is_shut_down_at_once_if_the_question_came_before() {
+fn socket_is_shut_down_at_once_after_a_stop_request() {
     on(2, async {
         let (mut here, _there) = UnixStream::pair().unwrap();
         let ((mut began, mut has_begun), (mut word, mut hear)) = (channel(), channel::<()>());

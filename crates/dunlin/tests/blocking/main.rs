@@ -154,7 +154,7 @@ fn a_panic_is_an_error_with_its_text() {
 }
 
 #[test]
-fn terminated_before_it_started() {
+fn call_terminated_in_the_queue_never_starts() {
     on(1, async {
         let (first, mut has_begun, mut word) = held(ignore);
         has_begun.recv().await.unwrap();
@@ -175,7 +175,7 @@ fn terminated_before_it_started() {
 }
 
 #[test]
-fn terminated_while_it_looks() {
+fn terminated_call_ends_when_it_polls_for_requests() {
     on(1, async {
         let (mut began, mut has_begun) = channel();
         let call = blocking(move |stop| {
@@ -192,7 +192,7 @@ fn terminated_while_it_looks() {
 }
 
 #[test]
-fn terminated_while_it_waits_for_that() {
+fn terminated_call_ends_while_it_waits_for_a_request() {
     on(1, async {
         let (mut began, mut has_begun) = channel();
         let call = blocking(move |stop| {
@@ -230,7 +230,7 @@ fn threads_of_a_call_may_all_wait() {
 }
 
 #[test]
-fn a_call_may_choose_over_its_end() {
+fn call_may_choose_between_a_receive_and_its_stop_request() {
     on(1, async {
         let (mut tx, mut rx) = channel::<u8>();
         let call = blocking(move |stop| {
@@ -249,7 +249,7 @@ fn a_call_may_choose_over_its_end() {
 }
 
 #[test]
-fn it_just_finished() {
+fn call_that_returns_in_time_has_just_finished() {
     on(1, async {
         let (call, mut has_begun, mut word) = held(|_, word| word);
         has_begun.recv().await.unwrap();
@@ -278,7 +278,7 @@ fn terminate_of_finished_call_returns_its_value() {
 }
 
 #[test]
-fn it_is_finishing() {
+fn finishing_call_cannot_be_stopped() {
     on(1, async {
         let ((mut began, mut has_begun), (mut word, mut hear)) = (channel(), channel());
         let call = blocking(move |stop| {
@@ -296,7 +296,7 @@ fn it_is_finishing() {
 }
 
 #[test]
-fn it_is_too_late_to_finish() {
+fn finishing_fails_after_a_stop_request() {
     on(1, async {
         let (call, mut has_begun, mut word) = held(|stop, _| assert!(!stop.finishing()));
         has_begun.recv().await.unwrap();
@@ -308,7 +308,7 @@ fn it_is_too_late_to_finish() {
 }
 
 #[test]
-fn a_stubborn_call_is_given_back_at_the_deadline() {
+fn termination_returns_a_running_call_at_its_deadline() {
     on(1, async {
         let (call, mut has_begun, mut word) = held(|_, word| word);
         has_begun.recv().await.unwrap();
@@ -324,7 +324,7 @@ fn a_stubborn_call_is_given_back_at_the_deadline() {
 }
 
 #[test]
-fn a_call_that_panics_while_it_is_terminated() {
+fn call_that_panics_during_termination_has_panicked() {
     on(1, async {
         let (call, mut has_begun, mut word) = held(|_, _| -> u8 { panic!("late") });
         has_begun.recv().await.unwrap();
@@ -471,7 +471,7 @@ fn block<F: Future>(future: F) -> F::Output {
 }
 
 #[test]
-fn outside_a_runtime_it_panics() {
+fn blocking_outside_a_runtime_panics() {
     let refused = catch_unwind(AssertUnwindSafe(|| drop(blocking(|_| ()))));
     assert!(refused.is_err());
 }

@@ -10,7 +10,7 @@ use super::{on, poll};
 
 /// The request comes before the read, at its start, or while it blocks: each time the read ends.
 #[test]
-fn question_interrupts_a_read() {
+fn stop_request_interrupts_a_read() {
     on(2, async {
         for n in 0..1_000 {
             let (mut pipe, writer) = std::io::pipe().unwrap();
@@ -48,7 +48,7 @@ fn uninterrupted_read_returns_the_bytes_it_read() {
 
 /// Like an interruption by a foreign signal.
 #[test]
-fn interruption_without_a_question_is_tried_again() {
+fn interruption_without_a_stop_request_is_retried() {
     on(1, async {
         let mut times = 0;
         let call = blocking(move |stop| {
@@ -62,7 +62,7 @@ fn interruption_without_a_question_is_tried_again() {
 }
 
 #[test]
-fn question_before_the_system_call_keeps_it_from_being_made() {
+fn stop_request_before_the_system_call_prevents_it() {
     on(2, async {
         let ((mut began, mut has_begun), (mut word, mut hear)) = (channel(), channel::<()>());
         let made = Arc::new(AtomicBool::new(false));
@@ -121,7 +121,7 @@ fn other_threads_of_a_call_cannot_be_interrupted() {
 }
 
 #[test]
-fn only_real_time_signals_will_do() {
+fn only_real_time_signals_are_accepted() {
     for signal in [0, 1, 9, 17, 1_000] {
         assert_eq!(dunlin::blocking::set_interrupt_signal(signal).unwrap_err().kind(), ErrorKind::InvalidInput);
     }

@@ -207,7 +207,7 @@ fn write_to_a_peer_that_has_gone_fails() {
 }
 
 #[test]
-fn nothing_listens_there() {
+fn connect_without_a_listener_is_refused() {
     dunlin::block_on(async {
         let listener = tcp::listen("127.0.0.1:0").await.unwrap();
         let to = listener.address().unwrap().to_string();

@@ -8,7 +8,7 @@ use dunlin::prelude::*;
 use super::{large, pairs, read_all};
 
 #[test]
-fn pieces_and_ends_go_both_ways() {
+fn connection_carries_pieces_and_ends_both_ways() {
     dunlin::block_on(async {
         for (here, there) in pairs().await {
             let (mut here, mut there) = (here.into_ends(), there.into_ends());
@@ -39,7 +39,7 @@ fn pieces_and_ends_go_both_ways() {
 }
 
 #[test]
-fn nothing_is_read_when_the_receiver_has_gone() {
+fn connection_is_not_read_after_its_receiver_is_dropped() {
     dunlin::block_on(async {
         for (here, mut there) in pairs().await {
             let Ends { outgoing, incoming, process } = here.into_ends();
@@ -100,7 +100,7 @@ fn reset_by_the_peer_poisons_the_receiver() {
 /// The descriptor and its process stay.
 #[cfg(feature = "net")]
 #[test]
-fn ends_go_to_another_node() {
+fn ends_of_a_connection_work_at_another_node() {
     use super::support::{carry, nodes, run};
     run(async {
         let [a, b] = nodes("ends_of_a_connection").await;

@@ -55,7 +55,7 @@ async fn until_gone([leader, member]: [u32; 2]) {
 }
 
 #[test]
-fn streams_and_exit_are_those_of_the_program() {
+fn program_has_its_streams_and_exit() {
     dunlin::block_on(async {
         let mut cat = shell("cat; echo squid >&2; exit 7").await;
         let (mut stdin, mut stdout) = (cat.stdin.take().unwrap(), cat.stdout.take().unwrap());

@@ -247,7 +247,7 @@ fn choices_over_four_nodes(seed: u64) {
 }
 
 #[test]
-fn choices_meet_over_four_nodes() {
+fn choices_on_both_sides_at_four_nodes_make_progress() {
     let of = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = of("DUNLIN_FIRST_SEED").unwrap_or(0);
     for seed in first..first + of("DUNLIN_SEEDS").unwrap_or(40) {

@@ -5,7 +5,7 @@ use dunlin::prelude::*;
 
 /// A simulation is the same everywhere: it uses neither files nor variables of its host.
 #[test]
-fn a_simulation_reads_nothing() {
+fn simulation_reads_no_configuration_of_its_host() {
     let joined = dunlin::sim::Sim::new(1).run(async {
         let node = Node::builder().config("/no such folder/dunlin.toml")?.app("simulated").join().await?;
         assert!(node.config().files.is_empty());

@@ -102,7 +102,7 @@ fn a_fifo_with_room_costs_no_time() {
 /// A choice over offers that have arrived takes one at once: it queries no sender, and notifies only that
 /// one's sender.
 #[test]
-fn a_choice_of_receives_costs_nothing_more() {
+fn choice_between_receives_costs_no_extra_message() {
     between(async |sim, a, b| {
         let (mut tx, mut rx) = connected(&a, &b, "some", Policy::default()).await?;
         let (mut ty, mut ry) = connected(&a, &b, "others", Policy::default()).await?;

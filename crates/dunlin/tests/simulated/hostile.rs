@@ -28,7 +28,7 @@ fn bytes(seed: u64) -> impl Iterator<Item = u8> {
 }
 
 #[test]
-fn an_arbitrary_peer_does_no_harm() {
+fn arbitrary_peer_does_not_break_a_node() {
     for seed in 0..300 {
         eprintln!("seed {seed}");
         node::run(&bytes(seed).take(BYTES).collect::<Vec<_>>());
@@ -36,7 +36,7 @@ fn an_arbitrary_peer_does_no_harm() {
 }
 
 #[test]
-fn a_node_survives_its_corpus() {
+fn node_passes_the_fuzz_corpus() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/node");
     let mut count = 0;
     for entry in fs::read_dir(&folder).unwrap_or_else(|why| panic!("{}: {why}", folder.display())) {

@@ -36,7 +36,7 @@ async fn exchange(tx: &mut Sender<u32>, rx: &mut Receiver<u32>, numbers: std::op
 
 /// The broker makes a channel, and keeps nothing of it.
 #[test]
-fn a_broker_hands_out_both_ends() {
+fn broker_sends_both_ends_away_and_leaves() {
     run(async |sim, a, broker, c| {
         let mut to_a = way::<Sender<u32>>(&broker, &a, "to a").await?;
         let mut to_c = way::<Receiver<u32>>(&broker, &c, "to c").await?;
@@ -57,7 +57,7 @@ fn a_broker_hands_out_both_ends() {
 
 /// The broker forwards a sender that it has not used itself. Its new holder uses it a second later.
 #[test]
-fn a_broker_passes_on_a_sender() {
+fn broker_forwards_a_sender_and_leaves() {
     run(async |sim, a, broker, c| {
         let mut ab = way::<Sender<u32>>(&a, &broker, "ab").await?;
         let mut bc = way::<Sender<u32>>(&broker, &c, "bc").await?;
@@ -81,7 +81,7 @@ fn a_broker_passes_on_a_sender() {
 
 /// An unused sender, at a node that the broker can no longer reach, delays it for a limited time.
 #[test]
-fn a_sender_out_of_reach_holds_up_the_broker_for_a_while() {
+fn unreachable_sender_delays_the_broker_for_a_limited_time() {
     run(async |sim, a, broker, c| {
         let mut ab = way::<Sender<u32>>(&a, &broker, "ab").await?;
         let mut bc = way::<Sender<u32>>(&broker, &c, "bc").await?;
@@ -156,7 +156,7 @@ fn unused_ends_forwarded_again_do_not_delay_the_broker() {
 
 /// A sender that is dropped unused no longer needs the broker either.
 #[test]
-fn a_sender_that_is_dropped_does_not_hold_up_the_broker() {
+fn dropped_sender_does_not_delay_the_broker() {
     run(async |sim, a, broker, c| {
         let mut ab = way::<Sender<u32>>(&a, &broker, "ab").await?;
         let mut bc = way::<Sender<u32>>(&broker, &c, "bc").await?;
@@ -174,7 +174,7 @@ fn a_sender_that_is_dropped_does_not_hold_up_the_broker() {
 
 /// The buffered values of a forwarded receiver travel with it.
 #[test]
-fn a_broker_hands_on_a_receiver_with_its_buffer() {
+fn broker_forwards_a_receiver_with_its_buffer() {
     run(async |sim, a, broker, c| {
         let mut to_c = way::<Receiver<u32>>(&broker, &c, "to c").await?;
         let mut ab = way::<Receiver<u32>>(&a, &broker, "ab").await?;
@@ -202,7 +202,7 @@ fn a_broker_hands_on_a_receiver_with_its_buffer() {
 /// A send into a promised place is complete at once; but the sender in it is not at rest, and the message
 /// waits for that.
 #[test]
-fn a_message_that_waits_has_gone_before_its_node() {
+fn waiting_message_is_sent_before_its_node_leaves() {
     run(async |_, a, broker, c| {
         let mut ab = way::<Sender<u32>>(&a, &broker, "ab").await?;
         let (to_c, at_c) = par!(async { broker.sender::<Sender<u32>>("bc").await }, async {
@@ -262,7 +262,7 @@ fn a_broker_replies_with_an_end() {
 /// A buffer's receiver travels to a node that the sender's node cannot reach, and that is lost: values of
 /// sends that returned `Ok` can never reach it.
 #[test]
-fn flush_names_the_node_to_which_a_receiver_went_and_that_is_lost() {
+fn flush_names_the_lost_node_of_a_forwarded_receiver() {
     let mut waited = 0;
     for seed in 0..SEEDS {
         let sim = Sim::new(seed);

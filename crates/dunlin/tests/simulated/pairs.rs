@@ -131,7 +131,7 @@ fn dropped_pair_leaves_no_records() {
 
 /// The giver leaves at once.
 #[test]
-fn a_pair_does_not_need_its_giver() {
+fn pair_works_after_its_previous_node_leaves() {
     run(true, async |_, a, _b, way| {
         let (mut tx, rx) = channel_with(fifo(4));
         for n in 0..3 {
@@ -156,7 +156,7 @@ fn a_pair_does_not_need_its_giver() {
 
 /// The same of calls.
 #[test]
-fn a_caller_goes_with_its_callee() {
+fn caller_and_callee_travel_in_one_message() {
     for seed in 0..SEEDS {
         let sim = Sim::new(seed);
         let result = sim.run(async {

@@ -79,7 +79,7 @@ fn a_node_that_cannot_be_dialled_dials_back() {
 }
 
 #[test]
-fn a_node_that_no_peer_can_dial_is_relayed() {
+fn node_that_cannot_be_dialled_is_relayed() {
     for seed in 0..SEEDS {
         let sim = Sim::new(seed);
         sim.run(async {
@@ -277,7 +277,7 @@ impl Network for Walled {
 
 /// On real threads: many values, both ways at once, beside those that the two send to the relay itself.
 #[test]
-fn a_relay_carries_much_on_real_threads() {
+fn relay_carries_many_values_on_real_threads() {
     const MANY: u32 = 5000;
     let test = async {
         let node = |name: &'static str| async move {

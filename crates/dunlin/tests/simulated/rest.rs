@@ -257,7 +257,7 @@ fn a_fair(seed: u64) {
 }
 
 #[test]
-fn nothing_is_left_of_a_fair() {
+fn nodes_forget_all_ends_of_random_use() {
     let of = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = of("DUNLIN_FIRST_SEED").unwrap_or(0);
     (first..first + of("DUNLIN_SEEDS").unwrap_or(60)).for_each(a_fair);
@@ -269,7 +269,7 @@ fn nothing_is_left_of_a_fair() {
 /// The receiver of a channel is shared, and has a handle at another node; the channel is poisoned, by either
 /// end, while it is claimed here or there, or not at all.
 #[test]
-fn a_shared_receiver_that_was_poisoned_is_forgotten() {
+fn nodes_forget_a_poisoned_shared_receiver() {
     for (by_sender, claimed) in [true, false].into_iter().flat_map(|by| [None, Some(0), Some(1)].map(|at| (by, at))) {
         let sim = Sim::new(0);
         let left = sim.run(async {

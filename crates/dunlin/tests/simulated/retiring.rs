@@ -145,7 +145,7 @@ fn receiver_moved_after_retire_receives_values_sent_before() {
 
 /// A receiver retires its channel before that has followed it, and still receives the sent values.
 #[test]
-fn a_receiver_retires_its_channel_as_soon_as_it_has_come() {
+fn receiver_retires_its_channel_before_that_has_followed() {
     for (policy, moves, stays) in [fifo(4), unbounded()]
         .into_iter()
         .flat_map(|policy| [1, 2, 3].map(|moves| (policy.clone(), moves)))
@@ -187,7 +187,7 @@ fn a_receiver_retires_its_channel_as_soon_as_it_has_come() {
 
 /// The sender has sent more than the new home has promised places for when the receiver retires the channel.
 #[test]
-fn a_receiver_retires_a_channel_with_much_in_its_buffer() {
+fn receiver_retires_a_channel_with_more_values_than_places() {
     for (moves, early) in [1, 2, 3].into_iter().flat_map(|moves| [(moves, 0), (moves, 1), (moves, 3)]) {
         for_all(0..6, &(0..3000).collect::<Vec<u32>>(), |sim, _| {
             let after = Duration::from_micros(sim.below(3000));
@@ -213,7 +213,7 @@ fn a_receiver_retires_a_channel_with_much_in_its_buffer() {
 
 /// The sender retires its channel, or is dropped, while its receiver leaves with the buffered values.
 #[test]
-fn a_sender_ends_a_channel_with_much_in_its_buffer() {
+fn sender_ends_a_channel_while_its_buffer_moves() {
     for (policy, count, moves, retires) in [(fifo(4), 3), (unbounded(), 600)]
         .into_iter()
         .flat_map(|(policy, count)| [1, 2].map(|moves| (policy.clone(), count, moves)))
@@ -244,7 +244,7 @@ fn a_sender_ends_a_channel_with_much_in_its_buffer() {
 
 /// The receiver has retired its channel and waits for the values on their way, and its sender is lost.
 #[test]
-fn a_sender_is_lost_whose_channel_was_retired() {
+fn receiver_of_a_retired_channel_reports_a_lost_sender() {
     for moves in [1, 2] {
         for_all(0..40, &(), |sim, _| {
             let (before, after) = (Duration::from_micros(sim.below(4000)), Duration::from_micros(sim.below(2000)));
@@ -282,7 +282,7 @@ fn a_sender_is_lost_whose_channel_was_retired() {
 
 /// Poison from a receiver whose channel has not followed it, also behind its retirement, reaches the sender.
 #[test]
-fn a_receiver_poisons_its_channel_as_soon_as_it_has_come() {
+fn receiver_poisons_its_channel_before_that_has_followed() {
     for (policy, moves, retires) in [rendezvous(), fifo(4), overwrite_oldest(4)]
         .into_iter()
         .flat_map(|policy| [1, 2, 3].map(|moves| (policy.clone(), moves)))
@@ -567,7 +567,7 @@ fn sender_moved_after_retire_by_receiver_reports_closed() {
 /// A sender that has retired its channel travels to another node and returns unused: its sends fail there,
 /// too.
 #[test]
-fn a_sender_that_has_retired_its_channel_comes_back() {
+fn returned_sender_of_a_retired_channel_reports_closed() {
     for policy in [rendezvous(), fifo(4), unbounded()] {
         for_all(0..20, &(), |sim, _| {
             let after = Duration::from_micros(sim.below(6000));
@@ -594,7 +594,7 @@ fn a_sender_that_has_retired_its_channel_comes_back() {
 /// A sender that a node only forwards, in a message whose send is complete at once: frames about it must not
 /// arrive before it does. Here its previous node is lost, so no node will report that it is settled.
 #[test]
-fn a_sender_that_was_passed_on_goes_over_a_buffer() {
+fn sender_forwarded_on_a_credit_from_a_lost_node_leaves_nothing() {
     for_all(0..20, &(), |sim, _| {
         sim.run(async {
             let join = |grace| Node::builder().app("retiring").relay(false).grace(Duration::from_secs(grace)).join();

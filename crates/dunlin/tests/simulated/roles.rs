@@ -70,7 +70,7 @@ fn seconds(sim: &Sim, since: Duration) -> u64 {
 }
 
 #[test]
-fn a_member_that_is_first_waits_visibly() {
+fn first_member_reports_its_wait_for_a_main_node() {
     run(async |sim| {
         let _names = names().await?;
         let said = Arc::new(Mutex::new(Vec::<JoinWait>::new()));
@@ -105,7 +105,7 @@ fn a_member_that_is_first_waits_visibly() {
 }
 
 #[test]
-fn a_member_does_not_wait_for_ever() {
+fn member_times_out_without_a_main_node() {
     run(async |sim| {
         let _names = names().await?;
         let began = sim.elapsed();
@@ -119,7 +119,7 @@ fn a_member_does_not_wait_for_ever() {
 }
 
 #[test]
-fn there_is_one_main_node() {
+fn second_main_node_is_refused() {
     run(async |_| {
         let _names = names().await?;
         let main = main_node().await?;
@@ -210,7 +210,7 @@ fn a_dropped_main_node_notifies_its_members_and_waits_for_them() {
 }
 
 #[test]
-fn members_learn_of_each_other() {
+fn members_are_notified_of_each_other() {
     run(async |_| {
         let (main, [a, b]) = nodes().await?;
         hears(&mut a.events(), "worker-1 has joined").await?;
@@ -402,7 +402,7 @@ fn a_member_that_joins_during_closing_waits_for_the_next_main_node() {
 }
 
 #[test]
-fn a_member_that_is_given_up_waits_no_more() {
+fn dropped_join_enrols_no_member() {
     run(async |_| {
         let _names = names().await?;
         alt! {
@@ -430,7 +430,7 @@ async fn comes_and_has_left(events: &mut Receiver<NodeEvent>) -> Result {
 
 /// The main node has taken the member's call, and the answer is on its way.
 #[test]
-fn a_member_that_is_given_up_while_it_is_admitted_has_left() {
+fn member_whose_join_is_dropped_while_admitted_has_left() {
     run(async |_| {
         let _names = names().await?;
         let main = main_node().await?;
@@ -462,7 +462,7 @@ fn a_member_that_leaves_while_it_is_admitted_has_left() {
 
 /// The wait for the main node times out at any moment, also while its answer is on its way.
 #[test]
-fn a_member_whose_patience_ends_while_it_is_admitted_has_left() {
+fn member_whose_join_times_out_while_admitted_has_left() {
     run(async |sim| {
         let _names = names().await?;
         let main = main_node().await?;
@@ -532,7 +532,7 @@ fn members_that_leave_at_once_have_left() {
 }
 
 #[test]
-fn the_names_of_nodes_are_not_for_programs() {
+fn programs_cannot_declare_reserved_names() {
     run(async |_| {
         let node = Node::join("roles").await?;
         for name in ["dunlin.main", "dunlin.", "10.0.0.1:7400/dunlin.main"] {

@@ -31,7 +31,7 @@ fn public(name: &str) -> bool {
 }
 
 #[test]
-fn a_rule_puts_names_on_the_network() {
+fn scope_rule_declares_names_on_the_network() {
     for seed in 0..20 {
         Sim::new(seed)
             .run(async {
@@ -137,7 +137,7 @@ struct Ask {
 }
 
 #[test]
-fn bundles_too() {
+fn bundles_of_scopes_are_declared_on_the_network() {
     #[process]
     async fn keeper(#[server("public.ask", portable)] mut ask: AskServer) -> Result {
         let request = ask.word.accept().await?;

@@ -491,7 +491,7 @@ fn a_receiver_that_moves(seed: u64) {
 }
 
 #[test]
-fn no_sender_is_lost_when_a_receiver_moves() {
+fn moving_receiver_loses_no_value_of_shared_senders() {
     seeds(100).for_each(a_receiver_that_moves);
 }
 
@@ -553,7 +553,7 @@ fn a_claim_ends_with_its_connection() {
 /// ask for the next task while a result is on its way: each task costs one round trip, as it would with two
 /// channels for each worker. All results arrive, each once.
 #[test]
-fn workers_that_ask_ahead_take_one_round_trip_for_each_task() {
+fn workers_that_request_ahead_take_one_round_trip_per_task() {
     const WORKERS: u64 = 8;
     const TASKS: u64 = 50 * WORKERS;
     let way = Duration::from_micros(500);

@@ -54,7 +54,7 @@ fn cannot_be_read(went_on: bool) {
 
 /// The sender's node is lost while its value is offered: no process waits for that value for ever.
 #[test]
-fn a_sender_that_is_lost_is_not_waited_for() {
+fn lost_sender_delays_no_receiver() {
     for seed in 0..20 {
         let sim = Sim::new(seed);
         sim.run(async {

@@ -321,7 +321,7 @@ fn for_all_seeds(few: u64, run: impl Fn(&Sim, Log) -> Result) {
 
 /// The keeper of the receiver, its sender, and handles at two more nodes, or at the sender's.
 #[test]
-fn ends_go_through_the_keeper_of_a_shared_receiver() {
+fn ends_pass_through_the_keeper_of_a_shared_receiver() {
     for_all_seeds(100, |sim, log| {
         sim.run(async {
             let mut nodes = Vec::new();
@@ -352,7 +352,7 @@ fn ends_go_through_the_keeper_of_a_shared_receiver() {
 /// The keeper of the sender, handles at other nodes, and the receiver at yet another one; it may be shared
 /// there, with handles elsewhere, so that two keepers are in between.
 #[test]
-fn ends_go_through_the_keeper_of_a_shared_sender() {
+fn ends_pass_through_the_keeper_of_a_shared_sender() {
     for_all_seeds(100, |sim, log| {
         sim.run(async {
             let mut nodes = Vec::new();
@@ -388,7 +388,7 @@ fn ends_go_through_the_keeper_of_a_shared_sender() {
 /// The keeper, or the receiver's node, is lost at any moment: no operation waits for ever, and each value
 /// that is known to have been sent was received, once.
 #[test]
-fn a_node_is_lost_while_ends_go_through() {
+fn ends_in_transit_survive_a_lost_node_or_fail() {
     for_all_seeds(100, |sim, log| {
         sim.run(async {
             let mut nodes = Vec::new();
@@ -501,7 +501,7 @@ fn handle_with_another_encoding_refuses_a_value_with_an_end() {
 /// The receiver of a shared sender has returned to the keeper: values with an end from a handle elsewhere
 /// cannot arrive there.
 #[test]
-fn a_value_with_an_end_does_not_come_back_to_the_keeper() {
+fn value_with_an_end_cannot_return_to_its_keeper() {
     let done = Sim::new(1).run(async {
         let (a, b, c) = (Node::join("through").await?, Node::join("through").await?, Node::join("through").await?);
         let (tx, rx) = channel::<Parcel>();

@@ -56,13 +56,13 @@ fn nothing_is_lost_doubled_or_out_of_order() {
 }
 
 #[test]
-fn a_seed_is_a_run() {
+fn equal_seeds_make_equal_runs() {
     assert_eq!(cut_stream(7), cut_stream(7));
     assert_ne!(cut_stream(7).1, cut_stream(8).1);
 }
 
 #[test]
-fn a_node_that_stays_away_is_down() {
+fn node_out_of_reach_is_down() {
     let sim = Sim::new(1);
     sim.run(async {
         let a = Node::join("parted").await?;
@@ -93,7 +93,7 @@ fn a_node_that_stays_away_is_down() {
 
 /// Two parts of a network, each with a name service and a pair of one name.
 #[test]
-fn two_pairs_of_a_name_meet() {
+fn second_pair_of_a_name_keeps_working_after_a_partition() {
     for seed in 0..20 {
         let sim = Sim::new(seed);
         sim.run(async {
@@ -189,7 +189,7 @@ fn a_process_that_panics_has_its_exit() {
 
 /// The bytes sent into a buffer elsewhere are bounded.
 #[test]
-fn a_buffer_elsewhere_is_full_of_bytes() {
+fn bytes_in_a_remote_buffer_are_bounded() {
     const BUDGET: usize = 16 << 10;
     for (seed, policy) in [(1, unbounded()), (2, fifo(1000))] {
         let sim = Sim::new(seed);
@@ -352,7 +352,7 @@ fn values_sent_before_retire_are_received_after_receiver_moves() {
 /// When the message with it has been taken, its sender may declare the name anew, though the channel stays in
 /// use elsewhere.
 #[test]
-fn the_name_of_an_end_that_has_gone_on_is_free() {
+fn name_of_a_forwarded_end_can_be_declared_again() {
     for seed in 0..100 {
         let sim = Sim::new(seed);
         let declared = sim.run(async {

@@ -37,7 +37,7 @@ fn body_beyond_the_limit_of_memory_is_in_a_file() {
 }
 
 #[test]
-fn request_that_comes_with_the_body_of_another_one_is_answered() {
+fn request_behind_the_body_of_another_one_is_answered() {
     with_server(
         |scratch| {
             scratch.program("cat", CAT);

@@ -193,7 +193,7 @@ fn location_that_is_a_uri_is_for_the_client() {
 }
 
 #[test]
-fn location_that_leads_nowhere_is_a_bad_gateway() {
+fn location_that_loops_or_fails_is_a_bad_gateway() {
     with_limits(
         Limits { cgi_redirects_max: 3, ..patient() },
         |scratch| {

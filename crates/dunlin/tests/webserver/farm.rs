@@ -181,7 +181,7 @@ fn farm_serves_files_and_programs_over_more_connections_than_it_has_processes() 
 }
 
 #[test]
-fn farm_turns_connections_beyond_the_limit_away() {
+fn farm_refuses_connections_beyond_the_limit() {
     let scratch = Scratch::new();
     scratch.file("x", "krill");
     dunlin::block_on(async {
@@ -318,7 +318,7 @@ fn stop_does_not_wait_for_a_reader() {
 
 /// The server lets a client read the sent bytes before it ends the connection. No worker waits for that.
 #[test]
-fn client_that_does_not_end_its_connection_holds_up_no_worker() {
+fn client_with_an_open_connection_delays_no_worker() {
     let scratch = Scratch::new();
     scratch.file("x", "krill");
     let numbers = Numbers { readers: 2, files: 1, programs: 1 };

@@ -279,7 +279,7 @@ fn etag_differs_between_modification_times_within_one_second() {
 
 /// The server looks up an open file again after a second, so it finds a new one in the end.
 #[test]
-fn file_that_is_replaced_is_seen() {
+fn replaced_file_is_served_after_a_second() {
     with_server(
         |scratch| drop(scratch.file("x", "krill")),
         |site| async move {

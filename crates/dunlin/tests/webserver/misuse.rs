@@ -112,7 +112,7 @@ fn request_that_does_not_end_times_out() {
 
 /// The time limit begins with the first byte, however many arrive.
 #[test]
-fn request_that_comes_byte_by_byte_times_out() {
+fn request_sent_byte_by_byte_times_out() {
     with_limits(
         Limits { head: Duration::from_millis(100), ..patient() },
         |_| {},
@@ -132,7 +132,7 @@ fn request_that_comes_byte_by_byte_times_out() {
 }
 
 #[test]
-fn body_that_does_not_come_times_out() {
+fn missing_body_times_out() {
     with_limits(
         Limits { piece: Duration::from_millis(50), ..patient() },
         |scratch| scratch.program("cat", "cat"),
@@ -263,7 +263,7 @@ fn file_that_is_truncated_while_it_is_sent_ends_the_connection() {
 }
 
 #[test]
-fn connections_beyond_the_limit_are_turned_away() {
+fn connections_beyond_the_limit_are_refused() {
     with_limits(
         Limits { connections_max: 2, ..patient() },
         |scratch| drop(scratch.file("x", "krill")),
@@ -320,7 +320,7 @@ fn unread_body_is_not_parsed_as_a_request() {
 }
 
 #[test]
-fn others_are_served_beside_clients_that_read_nothing() {
+fn clients_that_read_nothing_delay_no_others() {
     with_server(
         |scratch| {
             scratch.file("large", vec![0; 20_000_000]);

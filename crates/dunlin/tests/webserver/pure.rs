@@ -120,7 +120,7 @@ proptest! {
 
     /// Each byte in one of the ranges is sent once, and no other.
     #[test]
-    fn ranges_are_those_bytes_once(
+    fn ranges_cover_each_requested_byte_once(
         ranges in proptest::collection::vec((0_u64..60, proptest::option::of(0_u64..60)), 1..8),
         length in 0_u64..50,
     ) {

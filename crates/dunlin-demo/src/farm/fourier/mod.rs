@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_farm_is_that_of_cppcsp() {
+    fn default_runs_are_those_of_the_cppcsp_farm() {
         let Args { coefficients, packages, trapeziums, .. } = Line::parse_from([""]).args;
         assert_eq!(coefficients, 10_000);
         assert_eq!(packages, [1, 10, 100, 1_000, 10_000]);

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn iterations_are_those_that_paper_and_pencil_give() {
+    fn iterations_equal_values_computed_by_hand() {
         // 0; 0, -2, 2, 2, ...; 0, i, -1 + i, -i, -1 + i, ...
         for (re, im) in [(0.0, 0.0), (-2.0, 0.0), (0.0, 1.0), (0.25, 0.0)] {
             assert_eq!(iterations(re, im, 1000), 1000, "{re}, {im}");

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn guests_of_nothing_are_read_slower() {
+    fn peer_with_many_useless_guests_is_read_more_slowly() {
         const GUEST: ChannelId = ChannelId(1000);
         for what in ["no acceptor", "a client that has gone", "numbers that are taken"] {
             let (driver, acceptor, from) = accepting();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_whose_channels_may_be_others_is_turned_away() {
+    fn guest_with_channel_numbers_in_use_is_refused() {
         let (driver, acceptor, from) = accepting();
         // The last of the bundle's numbers may wrap around to the first of all numbers.
         for first in [ChannelId(1000), ChannelId(u128::MAX - 100)] {

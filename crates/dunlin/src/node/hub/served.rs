@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_address_has_its_own_reason_and_the_most_telling_is_first() {
+    fn reasons_are_grouped_by_address_with_the_most_specific_first() {
         let said = |port: u16, why: &str| (format!("127.0.0.1:{port}"), why.to_owned());
         let refused = |port| said(port, &format!("cannot connect to `127.0.0.1:{port}`: Connection refused"));
         let text = |all: Vec<(String, String)>| reasons(&all.into_iter().collect());
