@@ -147,7 +147,7 @@ impl Cable {
 
     /// How many of this many bytes may still pass.
     fn allowed(&self, bytes: usize) -> usize {
-        let mut left = self.left.lock().expect("nobody panics with it");
+        let mut left = self.left.lock().expect("no panic happens under this lock");
         if (bytes as u64) < *left {
             *left -= bytes as u64;
             return bytes;

@@ -174,11 +174,11 @@ pub fn hello(application: &str, me: Life, wanted: Life) -> Hello {
 /// The system does not report it.
 #[cfg(target_os = "linux")]
 pub fn resident() -> (u64, u64) {
-    let status = std::fs::read_to_string("/proc/self/status").expect("the system says it");
+    let status = std::fs::read_to_string("/proc/self/status").expect("the system reports it");
     let kilobytes = |key: &str| -> Option<u64> {
         status.lines().find_map(|line| line.strip_prefix(key)?.trim().strip_suffix("kB")?.trim().parse().ok())
     };
-    let bytes = |key| kilobytes(key).expect("the system says it") << 10;
+    let bytes = |key| kilobytes(key).expect("the system reports it") << 10;
     (bytes("VmRSS:"), bytes("VmHWM:"))
 }
 

@@ -39,7 +39,7 @@ async fn uses(client: &mut MailClient, server: &mut MailServer) -> Result {
 /// goodbye or without.
 async fn takes_an_introduction(node: &Node, application: &str, says_goodbye: bool) -> MailClient {
     let address = node.addresses()[0].clone();
-    let there = Peer::who_is(OTHER, &address, application, life(1)).await.expect("it says who it is");
+    let there = Peer::who_is(OTHER, &address, application, life(1)).await.expect("it gives its identity");
     let hello = hello(application, life(2), there);
     let mut peer = Peer::join(OTHER, &address, &hello, Duration::ZERO).await.expect("the door is open");
     peer.say(&[declare(1, "mail", ChannelId(77), &face(Face::Server))]).await.expect("the connection stays");
@@ -66,7 +66,7 @@ fn server_lost_before_its_answer_leaves_name_and_client_usable() {
             let server = other.server::<Mail>("mail").within(PATIENCE).await;
             let mut server = server.expect("the name is free for a server");
             let used = tokio::time::timeout(PATIENCE, uses(&mut client, &mut server)).await;
-            used.expect("it is in time").expect("it meets the client that waited");
+            used.expect("it is in time").expect("it serves the client that waited");
             other.leave().await.expect("it leaves");
         }
     });

@@ -109,7 +109,7 @@ fn silent_sockets_of_one_address_keep_no_other_out() {
 
 /// The processor time that this process has used.
 fn processor_time() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("the system says it");
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("the system reports it");
     // The fields follow the name, which may contain anything. Linux counts hundredths of a second there,
     // whatever its clock.
     let (_, fields) = stat.rsplit_once(") ").expect("it has a name");

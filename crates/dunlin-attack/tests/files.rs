@@ -79,7 +79,7 @@ impl Child {
     /// The rest of the next line that begins with `what`.
     async fn says(&mut self, what: &str) -> String {
         loop {
-            let line = self.lines.next_line().await.expect("it is text").expect("it goes on");
+            let line = self.lines.next_line().await.expect("it is text").expect("it continues");
             if let Some((_, rest)) = line.split_once(what) {
                 return rest.to_owned();
             }

@@ -90,7 +90,7 @@ impl Stage {
         let mut peer = Peer::dial(HONEST, &self.address).await.unwrap();
         let welcome = peer.greet(&hello).await.expect("it is welcome");
         let expected = Resume { seen: self.declared, ..self.resume };
-        assert_eq!(welcome.resume, expected, "the connection goes on");
+        assert_eq!(welcome.resume, expected, "the connection resumes");
         peer.confirm(&Key::of(self.me.node)).await.unwrap();
         self.peer = peer;
         self.goes_on().await;

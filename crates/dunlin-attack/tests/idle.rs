@@ -33,7 +33,7 @@ async fn idles(mut peer: Peer) {
 fn is_many_idle_peers() {
     let Ok(address) = std::env::var(ADDRESS) else { return };
     run(async {
-        let there = Peer::who_is(OTHER, &address, "idle", life(1)).await.expect("it says who it is");
+        let there = Peer::who_is(OTHER, &address, "idle", life(1)).await.expect("it gives its identity");
         let mut all = JoinSet::new();
         for n in 0..PEERS {
             let hello = hello("idle", life(100 + n as u128), there);

@@ -27,7 +27,7 @@ async fn node(application: &str, buffered_max: u64) -> (Node, String) {
 }
 
 async fn join(application: &str, address: &str, number: u128) -> Peer {
-    let there = Peer::who_is(OTHER, address, application, life(1)).await.expect("it says who it is");
+    let there = Peer::who_is(OTHER, address, application, life(1)).await.expect("it gives its identity");
     let hello = hello(application, life(number), there);
     Peer::join(OTHER, address, &hello, Duration::ZERO).await.expect("the door is open")
 }

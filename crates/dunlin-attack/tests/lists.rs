@@ -102,7 +102,7 @@ fn lists_of_all_names_at_once_take_little_memory() {
         let names = "memory:names-of-lists";
         let node = Node::builder().app("lists").names(names).listen("127.0.0.1:0").join().await.expect("it joins");
         let address = node.addresses()[0].clone();
-        let there = Peer::who_is([127, 0, 0, 2], &address, "lists", life(1)).await.expect("it says who it is");
+        let there = Peer::who_is([127, 0, 0, 2], &address, "lists", life(1)).await.expect("it gives its identity");
         // Three quarters belong to one source, and the rest to others, a thousand each.
         let mut parts: Vec<(u8, std::ops::Range<u64>)> = (0..3).map(|n| (2, n * 16_000..(n + 1) * 16_000)).collect();
         parts.extend((0..17).map(|n| (10 + n as u8, 48_000 + n * 1_000..48_000 + (n + 1) * 1_000)));

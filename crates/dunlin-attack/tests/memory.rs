@@ -127,7 +127,7 @@ fn large_values_that_are_not_announced_end_the_connection() {
         for ticket in 0..32 {
             refused |= offer(&mut peer, channels[0], ticket, 64 * MB, 64 * MB - 1).await.is_err();
         }
-        assert!(refused, "the node goes on to read");
+        assert!(refused, "the node still reads");
         let most = growth(before);
         println!("{most} bytes for values that were not announced");
         assert!(most < 16 * MB, "{most} bytes");

@@ -18,7 +18,7 @@ async fn node(application: &str) -> (Node, String, Life) {
     let names = format!("memory:names-of-{application}");
     let node = Node::builder().app(application).names(&names).listen("127.0.0.1:0").join().await.expect("it joins");
     let address = node.addresses()[0].clone();
-    let there = Peer::who_is(FLOODER, &address, application, life(1)).await.expect("it says who it is");
+    let there = Peer::who_is(FLOODER, &address, application, life(1)).await.expect("it gives its identity");
     (node, address, there)
 }
 

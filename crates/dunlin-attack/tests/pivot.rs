@@ -55,7 +55,7 @@ async fn asks(application: &str, relayed: bool) -> Relay {
 
     let address = service.addresses().iter().find(|address| !address.starts_with("unix:")).expect("it listens").clone();
     let me = life(7);
-    let there = Peer::who_is(STRANGER, &address, application, me).await.expect("it says who it is");
+    let there = Peer::who_is(STRANGER, &address, application, me).await.expect("it gives its identity");
     let hello_to = |node| hello(application, me, node);
     let mut stranger = Peer::join(STRANGER, &address, &hello_to(there), Duration::ZERO).await.expect("it is let in");
     // The name gives the node that has it.

@@ -31,7 +31,7 @@ fn relays_of_one_address_leave_room_for_others() {
         let node = Node::builder().app("relays").names(names).listen("127.0.0.1:0").join().await.expect("it joins");
         let mut events = node.events();
         let address = node.addresses()[0].clone();
-        let there = Peer::who_is(FLOODER, &address, "relays", life(1)).await.expect("it says who it is");
+        let there = Peer::who_is(FLOODER, &address, "relays", life(1)).await.expect("it gives its identity");
         let join = async |from, me| {
             let peer = Peer::join(from, &address, &hello("relays", me, there), Duration::ZERO).await;
             peer.expect("the door is open")
@@ -74,10 +74,10 @@ fn refused_relayed_socket_is_an_event_at_its_target() {
         let target = builder().names(&address).serve_names(false).join().await.expect("it joins");
         let _declared = target.receiver::<u8>("target").await.expect("there is room");
         let mut events = target.events();
-        let there = Peer::who_is(OTHER, &address, "relayed", life(1)).await.expect("it says who it is");
+        let there = Peer::who_is(OTHER, &address, "relayed", life(1)).await.expect("it gives its identity");
         let peer = life(2);
         let mut asker = Peer::join(OTHER, &address, &hello("relayed", peer, there), Duration::ZERO).await.unwrap();
-        let to = Peer::who_is(OTHER, &target.addresses()[0], "relayed", life(1)).await.expect("it says who it is");
+        let to = Peer::who_is(OTHER, &target.addresses()[0], "relayed", life(1)).await.expect("it gives its identity");
         ask(&mut asker, peer, there, to, 1).await;
         let stream = 2 + u64::from(peer.node > there.node);
         let piece = Bytes::from_static(b"GET / HTTP/1.1\r\n\r\n");

@@ -109,7 +109,7 @@ impl Ended {
     }
 
     fn summary(&self) -> &Value {
-        let last = self.events.last().expect("it has said something");
+        let last = self.events.last().expect("it has reported an event");
         assert_eq!(last["event"], "summary");
         last
     }

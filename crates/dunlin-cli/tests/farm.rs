@@ -53,7 +53,7 @@ impl Run {
     fn hear(&mut self, event: &str) -> Value {
         loop {
             let object = self.says.recv_timeout(LIMIT).unwrap_or_else(|why| {
-                panic!("{why} while waiting for {event:?}; the last that was said: {:?}", self.heard.back())
+                panic!("{why} while waiting for {event:?}; its last object: {:?}", self.heard.back())
             });
             self.heard.push_back(object.clone());
             if object["event"] == event {
@@ -74,7 +74,7 @@ impl Run {
             match self.says.recv_timeout(LIMIT) {
                 Ok(object) => said.push(object),
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
-                Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs; the last that was said: {:?}", said.last()),
+                Err(mpsc::RecvTimeoutError::Timeout) => panic!("it hangs; its last object: {:?}", said.last()),
             }
         }
         let errors = self.errors.take().unwrap().join().unwrap();

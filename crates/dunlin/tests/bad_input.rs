@@ -76,7 +76,7 @@ impl Stage {
     /// Waits for ten more rounds of the game, over the connection that was there before.
     async fn goes_on(&mut self) {
         let now = *self.pings.borrow_and_update();
-        self.pings.wait_for(|pings| *pings >= now + 10).await.expect("ping and pong go on");
+        self.pings.wait_for(|pings| *pings >= now + 10).await.expect("ping and pong continue");
     }
 
     /// Waits until the connection to this intruder is down, and returns the reason.

@@ -161,7 +161,7 @@ fn block_returns_its_value_when_the_output_ends() {
             _ => 1,
         };
         assert_eq!(error.into_value(), Some(expected), "{name}");
-        assert!(back.is_closed() && back.into_value() == 1, "{name}: who sends later has it back");
+        assert!(back.is_closed() && back.into_value() == 1, "{name}: a later send returns its value");
     }
 }
 
@@ -235,7 +235,7 @@ fn rendezvous_through_a_tap_is_a_rendezvous() {
     let mut send = pin!(tx.send(7));
     assert!(poll(send.as_mut()).is_none() && poll(block.as_mut()).is_none());
     assert_eq!(watcher.try_recv(), Ok(7));
-    assert!(poll(block.as_mut()).is_none() && poll(send.as_mut()).is_none(), "nobody has received it");
+    assert!(poll(block.as_mut()).is_none() && poll(send.as_mut()).is_none(), "it is not received yet");
     assert_eq!(out.try_recv(), Ok(7));
     assert!(poll(block.as_mut()).is_none());
     assert_eq!(poll(send), Some(Ok(())));

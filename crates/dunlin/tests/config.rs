@@ -229,7 +229,7 @@ fn new_node_at_an_old_address_is_not_the_former_one() {
         let (old, address) = (goes.me(), goes.listening()[0].clone());
         goes.leave().await?;
         let comes = alone().app("again").names("memory:names-of-again").listen(&address).join().await?;
-        assert!(tx.send(2).await.is_err(), "who received has left");
+        assert!(tx.send(2).await.is_err(), "the receiver has left");
         drop(tx);
         let mut rx = comes.receiver::<u32>("n").await?;
         let mut tx = stays.sender::<u32>("n").await?;

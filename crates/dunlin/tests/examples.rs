@@ -82,7 +82,7 @@ fn every_word_is_counted_once() {
 fn the_group_of_units_steps_together_or_not_at_all() {
     let seen = dunlin::block_on(solo_group::work(8)).unwrap();
     assert_eq!(seen.len(), 9);
-    assert!(seen.windows(2).all(|two| two[0] < two[1]), "in each round the group goes on: {seen:?}");
+    assert!(seen.windows(2).all(|two| two[0] < two[1]), "the group steps in each round: {seen:?}");
 }
 
 /// The next generation, computed by one process on a second board.

@@ -26,7 +26,7 @@
 #![cfg(feature = "net")]
 
 #[path = "support/actor.rs"]
-#[expect(dead_code, reason = "these processes are heard all at once")]
+#[expect(dead_code, reason = "the test reads from all these processes at once")]
 mod actor;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};

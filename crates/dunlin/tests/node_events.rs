@@ -590,7 +590,7 @@ fn ends_of_every_kind_stay_in_their_application() {
         let (replied, accepted) = par!(caller.call(7), async {
             let (asked, reply) = callee.accept().await?.split();
             let reply = carry(reply, &market, &baker, "reply").await?;
-            reply.send(asked + 1).map_err(|_| Error::other("nobody waits"))
+            reply.send(asked + 1).map_err(|_| Error::other("the caller has left"))
         });
         accepted?;
         assert_eq!(replied?, 8);

@@ -286,7 +286,7 @@ async fn dealer(node: Node) -> Result {
             shown.send(Turn::Over).await?;
             match guest.join.accept().await {
                 Err(RecvError::Closed) => Ok::<_, Error>(()),
-                other => panic!("the player goes on: {:?}", other.map(|_| ())),
+                other => panic!("the player continues: {:?}", other.map(|_| ())),
             }
         }));
     }
@@ -303,7 +303,7 @@ async fn player(node: Node) -> Result {
     let Turn::Play { card, mut next } = turns.recv().await? else { panic!("the dealer does not deal") };
     let (mine, mut rx) = channel();
     next.send(Turn::Play { card: card + 1, next: mine }).await?;
-    let Turn::Over = rx.recv().await? else { panic!("the game goes on") };
+    let Turn::Over = rx.recv().await? else { panic!("the game continues") };
     say(format!("{welcome} {card}"));
     let mut shown = table.watch.call(()).await?;
     let Turn::Over = shown.recv().await? else { panic!("that is not what was shown") };

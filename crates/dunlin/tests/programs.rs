@@ -613,7 +613,7 @@ mod cells {
             leaver.await.unwrap().unwrap();
             drop(clock);
             let error = Error::from(tx.send(11).await.unwrap_err());
-            assert!(error.is_closed(), "two are too few, and nobody can join: {error}");
+            assert!(error.is_closed(), "two are too few, and no other can join: {error}");
             let mut tx = tx.at_least(2);
             tx.send(11).await.unwrap();
             drop(tx);

@@ -445,7 +445,7 @@ fn an_end_that_cannot_join_reports_it() {
         assert_eq!(exit.name.as_deref(), Some("count"));
         let why = not_started(exit);
         assert!(matches!(why, ScopeError::Type { .. }));
-        let Err(Error::Finish(FinishError::NotStarted(exit))) = scope.finish(SOON).await else { panic!("not told") };
+        let Err(Error::Finish(FinishError::NotStarted(exit))) = scope.finish(SOON).await else { panic!("no error") };
         assert_eq!((exit.name.as_deref(), not_started(exit.clone())), (Some("count"), why));
         Ok(())
     });
@@ -623,7 +623,7 @@ fn the_first_panic_is_reported() {
         assert!(error.to_string().contains("no fish"), "{error}");
         go.send(()).await?;
         let _: Result<(), _> = second.await;
-        let Err(Error::Finish(FinishError::Panicked(told))) = scope.finish(SOON).await else { panic!("not told") };
+        let Err(Error::Finish(FinishError::Panicked(told))) = scope.finish(SOON).await else { panic!("no error") };
         assert_eq!(told, exit);
         Ok(())
     });

@@ -79,7 +79,7 @@ fn a_claim_holds_all_others_back() {
         heard.retain(|value| value % 1000 != 99);
         for five in heard.chunks(5) {
             let first = five[0];
-            assert_eq!(five, (first..first + 5).collect::<Vec<_>>(), "somebody came between");
+            assert_eq!(five, (first..first + 5).collect::<Vec<_>>(), "another value came between");
         }
         let mut all = heard;
         all.sort_unstable();

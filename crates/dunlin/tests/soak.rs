@@ -16,7 +16,7 @@
 #![cfg(all(feature = "net", target_os = "linux"))]
 
 #[path = "support/actor.rs"]
-#[expect(dead_code, reason = "these processes are heard all at once")]
+#[expect(dead_code, reason = "the test reads from all these processes at once")]
 mod actor;
 #[path = "support/proxy.rs"]
 mod proxy;

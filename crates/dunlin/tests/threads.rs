@@ -166,7 +166,7 @@ fn aborted_processes_lose_nothing_of_others() {
             for process in processes {
                 ends.push(process.await.is_ok());
             }
-            assert!(ends[1] && ends[2] && ends[4] && ends[5], "somebody who was not aborted was");
+            assert!(ends[1] && ends[2] && ends[4] && ends[5], "a process was aborted by mistake");
             let mut got = std::mem::take(&mut *got.lock().unwrap());
             got.sort_unstable();
             assert!(got.windows(2).all(|pair| pair[0] != pair[1]), "received twice");
@@ -230,7 +230,7 @@ fn shared_ends_keep_claims_whole() {
         let (mut open, mut count) = (None, 0);
         while let Some((who, n)) = rx.next().await.unwrap() {
             if let Some((last, m)) = open {
-                assert_eq!((who, n), (last, m + 1), "somebody came between");
+                assert_eq!((who, n), (last, m + 1), "another value came between");
             }
             open = if n % 3 == 0 { None } else { Some((who, n)) };
             count += 1;

@@ -604,7 +604,7 @@ fn ends_arrive_in_replies() {
             let ((to_here, mut here), (mut from_here, there)) = (channel(), channel());
             let (answer, asked) = par!(caller.call(round), async {
                 let asked = callee.accept().await?;
-                asked.reply((to_here, there)).map_err(|_| Error::other("nobody asks"))
+                asked.reply((to_here, there)).map_err(|_| Error::other("the caller has left"))
             });
             asked?;
             let (mut to_there, mut there) = answer?;

@@ -230,7 +230,7 @@ async fn a_future_in_a_choice() {
     assert!(shown[0].to_string().contains("ms for a future ("), "{}", shown[0]);
     assert_eq!(shown[1].doing, Doing::Receive);
     tx.send(1).await.unwrap();
-    assert_eq!(seen.recv().await.unwrap(), [], "in the body nobody waits");
+    assert_eq!(seen.recv().await.unwrap(), [], "nothing waits in the body");
     let pid = waiter.pid();
     waiter.await.unwrap();
     assert_eq!(lines(pid), []);
@@ -290,7 +290,7 @@ async fn unchosen_handle_leaves_no_wait() {
             assert!(shown.contains(&kind), "{shown:?}");
         }
         tx.send(1).await.unwrap();
-        assert_eq!(seen.recv().await.unwrap(), [], "the worker and the future live on, but nobody waits for them");
+        assert_eq!(seen.recv().await.unwrap(), [], "the worker and the future exist, but nothing waits for them");
         waiter.await.unwrap();
     }
 }
@@ -365,7 +365,7 @@ async fn pending_stream_counts_as_waiting_until_its_next_use() {
                 assert!(Pin::new(&mut *claim).poll_next(&mut Context::from_waker(Waker::noop())).is_pending());
                 assert_eq!(lines(me).len(), 1);
             }
-            assert_eq!(lines(me), [], "the claim is over");
+            assert_eq!(lines(me), [], "the claim has ended");
 
             let (_tx, mut rx) = channel_with::<u8>(policy);
             assert!(!poll_next(&mut rx));
@@ -402,7 +402,7 @@ async fn stream_of_a_dropped_claim_holds_no_place() {
     }
     let receiver = spawn(async move { other.recv().await });
     settle().await;
-    assert!(!receiver.is_finished(), "its place was taken by a stream that nobody polls");
+    assert!(!receiver.is_finished(), "its place was taken by a stream that nothing polls");
     tx.send(1).await.unwrap();
     assert_eq!(receiver.await.unwrap(), Ok(1));
 }

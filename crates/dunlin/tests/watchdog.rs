@@ -389,7 +389,7 @@ mod tests {
         // Without this limit the test would wait for a silent program for ever.
         std::thread::spawn(|| {
             std::thread::sleep(Duration::from_secs(120));
-            eprintln!("a program has not said what was expected of it within two minutes");
+            eprintln!("a program has not printed the expected text within two minutes");
             std::process::exit(1);
         });
         // It blocks for two seconds beside the others.

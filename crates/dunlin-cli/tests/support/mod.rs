@@ -91,7 +91,7 @@ impl Running {
         let until = Instant::now() + LIMIT;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let line = self.lines.recv_timeout(left).unwrap_or_else(|_| panic!("never said {what:?}"));
+            let line = self.lines.recv_timeout(left).unwrap_or_else(|_| panic!("never printed {what:?}"));
             if line.contains(what) {
                 return line;
             }

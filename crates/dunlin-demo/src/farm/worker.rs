@@ -193,7 +193,7 @@ async fn works<J: Job>(
                 },
                 outcome = &mut computing.as_mut().expect("it is there").call, if computing.is_some() => {
                     let number = computing.take().expect("it is there").number;
-                    let outcome = outcome?.expect("nobody has asked it to stop");
+                    let outcome = outcome?.expect("nothing has asked it to stop");
                     unreceived.push_back(reports.post(Report { number, outcome }));
                 }
                 received = unreceived.front_mut().expect("there is one"), if !unreceived.is_empty() => {

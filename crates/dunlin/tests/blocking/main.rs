@@ -149,7 +149,7 @@ fn a_panic_is_an_error_with_its_text() {
         let pid = call.pid();
         let Err(Error::Exit(exit)) = call.await else { panic!("it panicked") };
         assert_eq!((exit.pid, exit.reason), (pid, ExitReason::Panicked("out of krill".into())));
-        assert_eq!(blocking(|_| 1).await.unwrap(), 1, "the thread goes on");
+        assert_eq!(blocking(|_| 1).await.unwrap(), 1, "the thread continues");
     });
 }
 
@@ -196,7 +196,7 @@ fn terminated_call_ends_while_it_waits_for_a_request() {
     on(1, async {
         let (mut began, mut has_begun) = channel();
         let call = blocking(move |stop| {
-            assert!(!stop.requested().within(Duration::ZERO).wait(), "nobody has asked");
+            assert!(!stop.requested().within(Duration::ZERO).wait(), "no request yet");
             began.send(()).wait().unwrap();
             stop.requested().wait()
         });
@@ -288,7 +288,7 @@ fn finishing_call_cannot_be_stopped() {
             (stop.asked(), word)
         });
         has_begun.recv().await.unwrap();
-        let Ended::Finishing(call) = call.terminate().await else { panic!("it said so") };
+        let Ended::Finishing(call) = call.terminate().await else { panic!("it is finishing") };
         let Ended::Finishing(call) = call.terminate().await else { panic!("twice is harmless") };
         word.send(7).await.unwrap();
         assert_eq!(call.await.unwrap(), (false, 7), "asked too late is not asked");

@@ -292,7 +292,7 @@ fn panic_in_clean_up_is_reported_and_other_clean_ups_run() {
         let Ended::Panicked(exit) = ending.await else { panic!("its clean-up panicked") };
         assert!(exit.to_string().contains("not clean"), "{exit}");
         assert_eq!(*notes.lock().unwrap(), ["cut"]);
-        assert_eq!(blocking(|_| 1).await.unwrap(), 1, "the thread goes on");
+        assert_eq!(blocking(|_| 1).await.unwrap(), 1, "the thread continues");
     });
 }
 
@@ -326,7 +326,7 @@ fn thread_survives_panic_in_drop_of_abandoned_return_value() {
         meet(&barrier);
         drop(call);
         meet(&barrier);
-        assert_eq!(blocking(|_| 1).await.unwrap(), 1, "the thread goes on");
+        assert_eq!(blocking(|_| 1).await.unwrap(), 1, "the thread continues");
     });
 }
 

@@ -14,7 +14,7 @@ fn connection_reads_written_bytes_then_end_of_stream() {
     dunlin::block_on(async {
         for (mut here, mut there) in pairs().await {
             here.write_all(&mut Bytes::from("krill")).await.unwrap();
-            assert_eq!(there.read(3).await.unwrap(), "kri", "at most so many");
+            assert_eq!(there.read(3).await.unwrap(), "kri", "at most three bytes");
             assert_eq!(there.read(4096).await.unwrap(), "ll", "what there is");
             here.finish().unwrap();
             here.finish().unwrap();

@@ -25,7 +25,7 @@ fn pipe_reads_written_bytes_then_end_of_stream() {
     dunlin::block_on(async {
         let (mut read_end, mut write_end) = pipe::pair().unwrap();
         write_end.write_all(&mut Bytes::from("krill")).await.unwrap();
-        assert_eq!(read_end.read(3).await.unwrap(), "kri", "at most so many");
+        assert_eq!(read_end.read(3).await.unwrap(), "kri", "at most three bytes");
         assert_eq!(read_end.read(4096).await.unwrap(), "ll", "what there is");
         assert!(poll(&mut read_end.read(1)).is_pending());
         assert_eq!(write_end.write(&mut Bytes::new()).await.unwrap(), 0, "nothing is written at once");

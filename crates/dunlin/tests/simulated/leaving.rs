@@ -95,7 +95,7 @@ fn unreachable_sender_delays_the_broker_for_a_limited_time() {
         let before = sim.elapsed();
         let left = broker.leave().await;
         let Err(Error::Node(NodeError::Unsettled { ends })) = left else {
-            panic!("nobody can have used the sender: {left:?}")
+            panic!("no node can have used the sender: {left:?}")
         };
         assert_eq!(ends.len(), 1);
         assert_eq!(ends[0].what, "sender");
@@ -249,7 +249,7 @@ fn a_broker_replies_with_an_end() {
             },
             async {
                 let (_, reply): (_, Reply<Sender<u32>>) = callee.accept().await?.split();
-                reply.send(tx).map_err(|_| Error::other("nobody asks"))?;
+                reply.send(tx).map_err(|_| Error::other("the caller has left"))?;
                 broker.leave().await
             }
         );
@@ -288,7 +288,7 @@ fn flush_names_the_lost_node_of_a_forwarded_receiver() {
                 assert_eq!(peers[0].peer.to_string(), c.me().to_string());
                 assert_eq!(peers.len(), 1);
             } else {
-                assert_eq!(sent, 0, "{sent} values are lost, and flush says Ok");
+                assert_eq!(sent, 0, "{sent} values are lost, and flush returns Ok");
             }
             Ok(sent)
         });

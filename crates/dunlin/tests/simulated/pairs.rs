@@ -170,7 +170,7 @@ fn caller_and_callee_travel_in_one_message() {
                 let (answer, asked) = par!(caller.call(n), async {
                     let asked = callee.accept().await?;
                     let n = *asked;
-                    asked.reply(n + 1).map_err(|_| Error::other("nobody asks"))
+                    asked.reply(n + 1).map_err(|_| Error::other("the caller has left"))
                 });
                 asked?;
                 assert_eq!(answer?, n + 1);

@@ -68,7 +68,7 @@ impl Shout {
             if *claim != 0
                 && let Some(before) = last.insert(*claim, at)
             {
-                assert_eq!(before + 1, at, "somebody came between, before word {word}, seed {seed}: {:?}", log.heard);
+                assert_eq!(before + 1, at, "a value came between, before word {word}, seed {seed}: {:?}", log.heard);
             }
         }
         assert!(log.heard.len() > 10, "seed {seed}: {}", log.heard.len());

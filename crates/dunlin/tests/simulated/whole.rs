@@ -135,7 +135,7 @@ fn second_pair_of_a_name_keeps_working_after_a_partition() {
             assert_eq!((of_d.mine.as_str(), of_d.holder), ("an unshared receiver (cbor)", b.me()));
             assert!(of_a.try_recv().is_err());
             assert!(a.serves_names() && !c.serves_names() && !d.serves_names());
-            assert_eq!(c.conflicts().recv().await?, of_c, "who asks later is told as well");
+            assert_eq!(c.conflicts().recv().await?, of_c, "a later subscriber gets them as well");
             // Both pairs keep working.
             let (sent, received) = par!(tx.send(3), rx.recv());
             assert_eq!((sent?, received?), ((), 3));

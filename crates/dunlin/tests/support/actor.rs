@@ -72,7 +72,7 @@ impl Actor {
 
     /// Its next message.
     pub(crate) fn hear(&self) -> String {
-        self.says.recv_timeout(LIMIT).expect("it says nothing more, or not in time")
+        self.says.recv_timeout(LIMIT).expect("it sends nothing more, or not in time")
     }
 
     /// Waits for its end; it must not send another message.
