@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
 use dunlin_proto::identity::StandIn;
-use dunlin_proto::names::{Directory, DirectoryEvent, EntryState, Registry, RegistryConfig};
+use dunlin_proto::names::{Directory, DirectoryEvent, EntryState, NameService, Registry, RegistryConfig};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Names, Room, Status, codec};
 use dunlin_proto::{Config, Down, Source};
@@ -49,7 +49,7 @@ impl Server {
 
     fn heard(&mut self, from: Life, said: Names) -> Vec<(Life, Names)> {
         self.now.0 += 1;
-        self.registry.heard(self.now, from, said);
+        self.registry.heard(self.now, from, said, &mut |_| Ok(()));
         self.answers()
     }
 
@@ -122,8 +122,8 @@ fn every_pair_joins_in_either_order() {
     for (near, home) in PAIRS {
         for home_first in [false, true] {
             let mut server = Server::new();
-            server.registry.met(life(1), &["one".into()]);
-            server.registry.met(life(2), &["two".into(), "zwei".into()]);
+            server.registry.met(life(1), &["one".into()], Source::Unknown);
+            server.registry.met(life(2), &["two".into(), "zwei".into()], Source::Unknown);
             let ends = [(1, face(near)), (2, face(home))];
             let (first, second) = if home_first { (&ends[1], &ends[0]) } else { (&ends[0], &ends[1]) };
             assert_eq!(server.declare(first.0, 1, &first.1), [waits(first.0, 1)]);
@@ -165,18 +165,18 @@ fn ends_of_different_names_are_not_joined() {
 #[test]
 fn every_declaration_is_listed() {
     let states = |server: &Server| -> Vec<(String, Face, u128, EntryState)> {
-        let entries = server.registry.entries();
+        let entries = server.registry.entries_from("");
         entries.map(|entry| (entry.name.to_owned(), entry.face.face, entry.who.node.0, entry.state)).collect()
     };
     let mut server = Server::new();
-    server.registry.met(life(1), &["one".into()]);
+    server.registry.met(life(1), &["one".into()], Source::Unknown);
     server.declare(1, 1, &face(Face::Sender));
     server.heard(life(2), declare(2, 1, "lights", &face(Face::Acceptor), Status::New));
     let lights = ("lights".to_owned(), Face::Acceptor, 2, EntryState::Accepting);
     let sender = |state| ("tides".to_owned(), Face::Sender, 1, state);
     let receiver = |state| ("tides".to_owned(), Face::Receiver, 2, state);
     assert_eq!(states(&server), [lights.clone(), sender(EntryState::Waiting)]);
-    let first = server.registry.entries().nth(1).unwrap();
+    let first = server.registry.entries_from("").nth(1).unwrap();
     assert_eq!((first.addresses, first.since), (&["one".to_owned()][..], Time(2)));
     server.declare(2, 2, &face(Face::Receiver));
     assert_eq!(states(&server), [lights.clone(), sender(EntryState::Joined), receiver(EntryState::Joined)]);
@@ -286,7 +286,7 @@ fn a_declaration_is_notified_once_of_each_node_that_does_not_fit() {
     let unfitting = Declaration { expects: Expected::Shared, ..face(Face::Client) };
     let there = face(Face::Acceptor);
     let mut server = Server::new();
-    server.registry.met(life(2), &["tcp://sea:7400".into()]);
+    server.registry.met(life(2), &["tcp://sea:7400".into()], Source::Unknown);
     server.declare(1, 4, &there);
     let answers = server.declare(2, 5, &unfitting);
     let Names::Unfit { addresses, .. } = &answers[0].1 else { panic!("{answers:?}") };
@@ -672,7 +672,7 @@ fn nodes_that_left_or_restarted_keep_no_place() {
         server.declare(1, 1, &sender);
         let next = Life { node: NodeId(1), incarnation: Incarnation(2) };
         if met {
-            server.registry.met(next, &[]);
+            server.registry.met(next, &[], Source::Unknown);
             assert!(server.registry.is_empty());
         }
         let said = declare(1, 1, "tides", &receiver, Status::New);
@@ -773,7 +773,7 @@ fn declarations_without_room_in_memory_are_refused() {
     };
     let (mut asked, max) = (0, 5000);
     let mut says = |registry: &mut Registry, said| {
-        registry.heard_within(Time(0), life(1), said, |bytes| {
+        registry.heard(Time(0), life(1), said, &mut |bytes| {
             asked = bytes;
             if bytes <= max { Ok(()) } else { Err(max) }
         });
@@ -872,7 +872,7 @@ fn one_source_leaves_names_to_others() {
     let mut server = Server::with(config);
     let host = |last| Source::V4([127, 0, 0, last]);
     for n in 1..=4 {
-        server.registry.comes_from(life(n), host(2));
+        server.registry.met(life(n), &[], host(2));
     }
     let says = |server: &mut Server, n: u128, number: u64, name: &str| {
         let said = declare(n, number, name, &shared(Face::Sender), Status::New);
@@ -894,7 +894,7 @@ fn one_source_leaves_names_to_others() {
     let mut others = (5..).flat_map(|n| (0..5).map(move |number| (n, number)));
     for _ in 0..79 {
         let (n, number) = others.next().unwrap();
-        server.registry.comes_from(life(n), host(n as u8));
+        server.registry.met(life(n), &[], host(n as u8));
         let answer = if number == 4 { full(4, Room::Share, 4) } else { waiting(number) };
         assert_eq!(says(&mut server, n, number, &format!("{n} {number}")), answer);
     }
@@ -902,7 +902,7 @@ fn one_source_leaves_names_to_others() {
     assert_eq!(says(&mut server, n, number, "the last of all"), full(number, Room::Names, 256));
     // A name that stays is charged to its remaining holders: "1 0" was the first node's.
     server.lost(1, &Down::Left);
-    server.registry.comes_from(life(100), host(100));
+    server.registry.met(life(100), &[], host(100));
     for number in 0..5 {
         let answer = if number == 4 { full(4, Room::Share, 4) } else { waiting(number) };
         assert_eq!(says(&mut server, 100, number, &format!("100 {number}")), answer);
@@ -921,7 +921,7 @@ fn one_source_leaves_names_to_others() {
 fn notifications_fit_a_frame() {
     let mut server = Server::new();
     let addresses: Vec<String> = (0..16).map(|n| format!("tcp://host{n}:1")).chain(["x".repeat(256)]).rev().collect();
-    server.registry.met(life(2), &addresses);
+    server.registry.met(life(2), &addresses, Source::Unknown);
     server.declare(2, 1, &face(Face::Receiver));
     let answers = server.declare(1, 1, &face(Face::Sender));
     let Names::Found { addresses: told, .. } = &answers[0].1 else { panic!("{answers:?}") };

@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
-use dunlin_proto::Down;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
-use dunlin_proto::names::{Directory, DirectoryEvent, Registry, RegistryConfig};
+use dunlin_proto::names::{Directory, DirectoryEvent, NameService, Registry, RegistryConfig};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, Expected, Face, Names};
+use dunlin_proto::{Down, Source};
 
 const NODES: usize = 5;
 const LEASE: Duration = Duration::from_secs(3);
@@ -161,7 +161,7 @@ impl World {
         while let Some((to, said)) = self.nodes[n].directory.poll_said() {
             self.send(n, place(to), Message::Ask(said));
         }
-        while let Some((to, said)) = self.nodes[n].registry.as_mut().and_then(Registry::poll) {
+        while let Some((to, said)) = self.nodes[n].registry.as_mut().and_then(NameService::poll) {
             let there = place(to.node);
             assert_eq!(to, self.life(there), "an answer for a former life");
             self.send(n, there, Message::Answer(said));
@@ -228,7 +228,7 @@ impl World {
         match message {
             Message::Ask(said) => {
                 if let Some(registry) = &mut self.nodes[to].registry {
-                    registry.heard(self.now, life, said);
+                    registry.heard(self.now, life, said, &mut |_| Ok(()));
                 }
             }
             Message::Answer(said) => {
@@ -289,7 +289,7 @@ impl World {
         let server = self.server;
         if self.nodes[n].alive && self.nodes[server].alive {
             let life = self.life(n);
-            self.nodes[server].registry.as_mut().expect("it serves").met(life, &[]);
+            self.nodes[server].registry.as_mut().expect("it serves").met(life, &[], Source::Unknown);
             self.nodes[n].directory.server_is(id(server));
             self.pump(n);
             self.pump(server);

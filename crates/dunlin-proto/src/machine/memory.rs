@@ -115,7 +115,7 @@ impl Machine {
         self.endpoint.pool.held()
     }
 
-    /// What that node has [declared](crate::names::Registry::cost_of) here takes `bytes` bytes. It may
+    /// What that node has [declared](crate::names::NameService::cost_of) here takes `bytes` bytes. It may
     /// outlive the connection, so the charge stays until a call with a smaller number.
     ///
     /// # Errors

@@ -1,10 +1,11 @@
 //! The name service: faces of one name find each other, whichever comes first.
 //!
-//! A [`Directory`] keeps what a node has declared, and talks to one server of names at a time; a [`Registry`]
-//! is that server. Every node has both: it may serve the names of its application, and it serves its own to
-//! nodes that dial `host:port/name`. Neither does I/O: their driver carries [`Names`](crate::wire::Names)
-//! messages between them, over [`Machine::say_names`](crate::Machine::say_names) or, within a node, directly.
-//! A node's numbers for its declarations must be unique, even if it has several directories.
+//! A [`Directory`] keeps what a node has declared, and talks to one server of names at a time: a
+//! [`NameService`], which the [`Registry`] implements. Every node has both: it may serve the names of its
+//! application, and it serves its own to nodes that dial `host:port/name`. Neither does I/O: their driver
+//! carries [`Names`](crate::wire::Names) messages between them, over
+//! [`Machine::say_names`](crate::Machine::say_names) or, within a node, directly. A node's numbers for its
+//! declarations must be unique, even if it has several directories.
 //!
 //! # What is joined
 //!
@@ -72,9 +73,11 @@
 
 mod directory;
 mod registry;
+mod service;
 
 pub use directory::{DeclaredHere, Directory, DirectoryEvent, WaitingHere};
-pub use registry::{EntryState, NameEntry, Registry, RegistryConfig, WaitingEnd};
+pub use registry::{Registry, RegistryConfig, WaitingEnd};
+pub use service::{EntryState, NameEntry, NameService};
 
 use crate::wire::{Face, limits};
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::service::{EntryState, NameEntry, NameService};
 use super::{is_home, is_name, is_of_bundle};
 use crate::comparisons::Comparisons;
 use crate::connection::Down;
@@ -57,39 +58,6 @@ pub struct WaitingEnd<'a> {
     pub who: Life,
     /// When it was declared here.
     pub since: Time,
-}
-
-/// A declaration and its state.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NameEntry<'a> {
-    /// The name.
-    pub name: &'a str,
-    /// The declaration.
-    pub face: &'a Declaration,
-    /// The node that has it.
-    pub who: Life,
-    /// Where that node can be dialled, as far as is known here.
-    pub addresses: &'a [String],
-    /// When it was declared here.
-    pub since: Time,
-    /// Its state.
-    pub state: EntryState,
-}
-
-/// The state of a declaration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum EntryState {
-    /// It waits to be admitted: this server has just taken over, or the declaration in its way may be gone.
-    Unadmitted,
-    /// It waits for its other face.
-    Waiting,
-    /// It is joined. A home may be joined with several.
-    Joined,
-    /// It takes guests.
-    Accepting,
-    /// The connection to its node is dead, and it keeps its place until its lease ends.
-    Away,
 }
 
 #[derive(Debug)]
@@ -198,8 +166,9 @@ enum Verdict {
 ///
 /// ```
 /// use bytes::Bytes;
+/// use dunlin_proto::Source;
 /// use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
-/// use dunlin_proto::names::{Registry, RegistryConfig};
+/// use dunlin_proto::names::{NameService, Registry, RegistryConfig};
 /// use dunlin_proto::time::Time;
 /// use dunlin_proto::wire::{Declaration, Expected, Face, Names, Status};
 ///
@@ -212,12 +181,13 @@ enum Verdict {
 ///     status: Status::New,
 /// };
 /// let mut registry = Registry::new(RegistryConfig::default());
-/// registry.met(life(2), &["tcp://sea:7400".into()]);
+/// registry.met(life(2), &["tcp://sea:7400".into()], Source::Unknown);
+/// let mut has_room = |_| Ok(());
 ///
-/// registry.heard(Time(0), life(1), declare(Face::Sender, 0));
+/// registry.heard(Time(0), life(1), declare(Face::Sender, 0), &mut has_room);
 /// assert_eq!(registry.poll(), Some((life(1), Names::Waiting { number: 1 })));
 ///
-/// registry.heard(Time(1), life(2), declare(Face::Receiver, 7));
+/// registry.heard(Time(1), life(2), declare(Face::Receiver, 7), &mut has_room);
 /// let (to, found) = registry.poll().unwrap();
 /// assert_eq!(to, life(1));
 /// let Names::Found { channel, addresses, .. } = found else { unreachable!() };
@@ -256,25 +226,6 @@ impl Registry {
         registry
     }
 
-    /// From now on this server replaces another one: as [`taking_over`](Self::taking_over), with the existing
-    /// declarations.
-    pub fn take_over(&mut self, now: Time) {
-        let until = now + self.config.lease;
-        self.quiet_until = Some(until);
-        self.due = Some(self.due.map_or(until, |due| due.min(until)));
-    }
-
-    /// The next answer, and its receiver.
-    pub fn poll(&mut self) -> Option<(Life, Names)> {
-        self.answers.pop_front()
-    }
-
-    /// How many steps comparisons of schemas have taken since the last call: at most 2^17 for each frame, and
-    /// one for two schemas that were compared recently.
-    pub fn take_steps(&mut self) -> u64 {
-        self.comparisons.take_steps()
-    }
-
     /// How many declarations this server has.
     pub fn len(&self) -> usize {
         self.members.values().map(|member| member.ends.len()).sum()
@@ -283,11 +234,6 @@ impl Registry {
     /// Whether it has none.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
-    }
-
-    /// Whether anything is declared under this name.
-    pub fn knows(&self, name: &str) -> bool {
-        self.names.contains_key(name)
     }
 
     /// The declarations that wait for their other face, by name. Those on lease are not listed, nor are
@@ -311,37 +257,55 @@ impl Registry {
             })
         })
     }
+}
 
-    /// All declarations, by name; those of one name in the order of their arrival.
-    pub fn entries(&self) -> impl Iterator<Item = NameEntry<'_>> {
-        self.entries_from("")
+impl NameService for Registry {
+    fn take_over(&mut self, now: Time) {
+        let until = now + self.config.lease;
+        self.quiet_until = Some(until);
+        self.due = Some(self.due.map_or(until, |due| due.min(until)));
     }
 
-    /// As [`entries`](Self::entries), from this name on, in byte order.
-    pub fn entries_from(&self, first: &str) -> impl Iterator<Item = NameEntry<'_>> {
-        self.names.range::<str, _>((Bound::Included(first), Bound::Unbounded)).flat_map(move |(name, ends)| {
-            ends.iter().map(move |end| {
-                let is_joined = || ends.iter().any(|other| end.is_home() && other.is_joined_to(end));
-                let state = match end.status {
-                    _ if end.lease.is_some() => EntryState::Away,
-                    Status::New => EntryState::Unadmitted,
-                    Status::Known if end.face.face == Face::Acceptor => EntryState::Accepting,
-                    Status::Known if !is_joined() => EntryState::Waiting,
-                    Status::Known | Status::Joined(_) => EntryState::Joined,
-                };
-                let addresses = self.members.get(&end.life.node).map_or(&[][..], |member| &member.addresses[..]);
-                NameEntry { name, face: &end.face, who: end.life, addresses, since: end.since, state }
-            })
-        })
+    fn met(&mut self, life: Life, addresses: &[String], source: Source) {
+        if let Some(member) = self.member(life) {
+            let fits = addresses.iter().filter(|address| address.len() <= limits::ADDRESS);
+            member.addresses = fits.take(limits::ADDRESSES).cloned().collect();
+            member.source = source;
+        }
     }
 
-    /// The latest time at which to call [`tick`](Self::tick).
-    pub fn next_tick(&self) -> Option<Time> {
-        self.due
+    fn lost(&mut self, now: Time, node: NodeId, why: &Down) {
+        let Some(member) = self.members.get_mut(&node) else { return };
+        member.lost = true;
+        if matches!(why, Down::Left | Down::Restarted) {
+            return self.forget(node);
+        }
+        let until = now + self.config.lease;
+        for name in member.ends.values() {
+            let ends = self.names.get_mut(name).into_iter().flatten();
+            ends.filter(|end| end.life.node == node && end.lease.is_none()).for_each(|end| end.lease = Some(until));
+        }
+        if member.ends.is_empty() {
+            self.members.remove(&node);
+        } else {
+            self.due = Some(self.due.map_or(until, |due| due.min(until)));
+        }
     }
 
-    /// Handles the passage of time: leases end.
-    pub fn tick(&mut self, now: Time) {
+    fn heard(&mut self, now: Time, from: Life, said: Names, has_room: &mut dyn FnMut(u64) -> Result<(), u64>) -> u64 {
+        self.tick(now);
+        if self.member(from).is_some() && self.has_memory(from, &said, has_room) {
+            self.comparisons.begin_frame();
+            self.handle(now, from, said);
+        }
+        self.comparisons.take_steps()
+    }
+
+    fn poll(&mut self) -> Option<(Life, Names)> {
+        self.answers.pop_front()
+    }
+
+    fn tick(&mut self, now: Time) {
         if self.due.is_none_or(|due| due > now) {
             return;
         }
@@ -362,48 +326,51 @@ impl Registry {
         self.due = self.names.values().flatten().filter_map(|end| end.lease).chain(self.quiet_until).min();
     }
 
-    /// A node is connected, or is this one, and can be dialled at these addresses. The declarations of its
-    /// former lives are over.
-    pub fn met(&mut self, life: Life, addresses: &[String]) {
-        if let Some(member) = self.member(life) {
-            let fits = addresses.iter().filter(|address| address.len() <= limits::ADDRESS);
-            member.addresses = fits.take(limits::ADDRESSES).cloned().collect();
-        }
+    fn next_tick(&self) -> Option<Time> {
+        self.due
     }
 
-    /// From now on, this node's declarations count for that source.
-    pub fn comes_from(&mut self, life: Life, source: Source) {
-        if let Some(member) = self.member(life) {
-            member.source = source;
-        }
+    fn cost_of(&self, node: NodeId) -> u64 {
+        let member = self.members.get(&node);
+        member.map_or(0, |member| member.ends.len() as u64 * DECLARATION + member.bytes as u64)
     }
 
-    /// The connection to a node is over. If the node may still live, its declarations get a lease.
-    pub fn lost(&mut self, now: Time, node: NodeId, why: &Down) {
-        let Some(member) = self.members.get_mut(&node) else { return };
-        member.lost = true;
-        if matches!(why, Down::Left | Down::Restarted) {
-            return self.forget(node);
-        }
-        let until = now + self.config.lease;
-        for name in member.ends.values() {
-            let ends = self.names.get_mut(name).into_iter().flatten();
-            ends.filter(|end| end.life.node == node && end.lease.is_none()).for_each(|end| end.lease = Some(until));
-        }
-        if member.ends.is_empty() {
-            self.members.remove(&node);
-        } else {
-            self.due = Some(self.due.map_or(until, |due| due.min(until)));
-        }
+    fn entries_from<'a>(&'a self, first: &str) -> Box<dyn Iterator<Item = NameEntry<'a>> + 'a> {
+        let names = self.names.range::<str, _>((Bound::Included(first), Bound::Unbounded));
+        Box::new(names.flat_map(move |(name, ends)| {
+            ends.iter().map(move |end| {
+                let is_joined = || ends.iter().any(|other| end.is_home() && other.is_joined_to(end));
+                let state = match end.status {
+                    _ if end.lease.is_some() => EntryState::Away,
+                    Status::New => EntryState::Unadmitted,
+                    Status::Known if end.face.face == Face::Acceptor => EntryState::Accepting,
+                    Status::Known if !is_joined() => EntryState::Waiting,
+                    Status::Known | Status::Joined(_) => EntryState::Joined,
+                };
+                let addresses = self.members.get(&end.life.node).map_or(&[][..], |member| &member.addresses[..]);
+                NameEntry { name, face: &end.face, who: end.life, addresses, since: end.since, state }
+            })
+        }))
     }
 
-    /// Handles a message from a node to a server of names.
-    pub fn heard(&mut self, now: Time, from: Life, said: Names) {
-        self.tick(now);
-        self.comparisons.begin_frame();
-        if self.member(from).is_none() {
-            return;
-        }
+    fn knows(&self, name: &str) -> bool {
+        self.names.contains_key(name)
+    }
+}
+
+impl Registry {
+    /// Whether there is memory for what this message declares. If not, the declaration is refused.
+    fn has_memory(&mut self, from: Life, said: &Names, has_room: &mut dyn FnMut(u64) -> Result<(), u64>) -> bool {
+        let Names::Declare { number, name, face, .. } = said else { return true };
+        let there = self.find(from, *number).map_or(0, |(name, at)| cost(&name, &self.names[&name][at].face));
+        let all = self.cost_of(from.node) - there + cost(name, face);
+        let Err(max) = has_room(all) else { return true };
+        self.undeclare(from, *number);
+        self.answers.push_back((from, Names::Full { number: *number, room: Room::Memory, max }));
+        false
+    }
+
+    fn handle(&mut self, now: Time, from: Life, said: Names) {
         match said {
             Names::Declare { number, name, channel, face, status } => {
                 self.declare(now, from, number, name, channel, face, status);
@@ -420,30 +387,6 @@ impl Registry {
             | Names::Guest { .. }
             | Names::Elsewhere => {}
         }
-    }
-
-    /// As [`heard`](Self::heard). `has_room`: whether this node's declarations may take this many bytes in
-    /// all; the error is the limit for all nodes.
-    pub fn heard_within(&mut self, now: Time, from: Life, said: Names, has_room: impl FnOnce(u64) -> Result<(), u64>) {
-        if let Names::Declare { number, name, face, .. } = &said {
-            self.tick(now);
-            if self.member(from).is_none() {
-                return;
-            }
-            let there = self.find(from, *number).map_or(0, |(name, at)| cost(&name, &self.names[&name][at].face));
-            let all = self.cost_of(from.node) - there + cost(name, face);
-            if let Err(max) = has_room(all) {
-                self.undeclare(from, *number);
-                return self.answers.push_back((from, Names::Full { number: *number, room: Room::Memory, max }));
-            }
-        }
-        self.heard(now, from, said);
-    }
-
-    /// How many bytes this node's declarations take here.
-    pub fn cost_of(&self, node: NodeId) -> u64 {
-        let member = self.members.get(&node);
-        member.map_or(0, |member| member.ends.len() as u64 * DECLARATION + member.bytes as u64)
     }
 
     // Members.

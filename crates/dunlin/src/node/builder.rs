@@ -8,6 +8,7 @@ use std::time::Duration;
 use dunlin_core::agent;
 use dunlin_proto::Machine;
 use dunlin_proto::id::{Incarnation, Life};
+use dunlin_proto::names::{NameService, Registry, RegistryConfig};
 use ipnet::IpNet;
 
 use super::applicant::{Applicant, Authorize};
@@ -391,11 +392,12 @@ impl NodeBuilder {
                 "{called}: a node joins here, and is polled outside of a tokio runtime: use `#[dunlin::main]` or \
                  `dunlin::block_on`"
             );
-            self.enter().await
+            self.enter(registry()).await
         })
     }
 
-    async fn enter(mut self) -> Result<Node, NodeError> {
+    /// `service`: for the application's names, if this node serves them, and for its own.
+    pub(super) async fn enter(mut self, service: Box<dyn NameService>) -> Result<Node, NodeError> {
         let settings = self.settle()?;
         let (networks, host) = world::networks(self.networks);
         let names = listen::names(settings.names.value.clone()).map_err(|why| NodeError::Setting(why.to_string()))?;
@@ -436,7 +438,7 @@ impl NodeBuilder {
         let _ = agent::set_origin(id::seed());
         let dial_max = config.handshake;
         let roles = self.roles.roles(Peer(me));
-        let hub = Hub::new(me, self.roles.role().is_some());
+        let hub = Hub::new(me, self.roles.role().is_some(), service);
         let machine = Machine::new(config, me.incarnation, id::seed(), Arc::new(key));
         let log = Log::new(settings.app.value.clone(), ending::is_own_runtime());
         let driver = Driver::new(machine, networks.clone(), dial_max, hub, log);
@@ -499,6 +501,15 @@ impl NodeBuilder {
         self.roles.shutdown = Some(within);
         self
     }
+}
+
+/// The name service of a node: it keeps the declarations in memory.
+pub(super) fn registry() -> Box<dyn NameService> {
+    let mut config = RegistryConfig::default();
+    // A home has one sending half. The other holders of a shared end have handles, from the node that keeps
+    // it (`sharing.rs`).
+    config.several_holders = false;
+    Box::new(Registry::new(config))
 }
 
 impl std::fmt::Debug for NodeBuilder {

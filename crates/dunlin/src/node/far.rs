@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dunlin_proto::id::{Incarnation, SocketId};
+use dunlin_proto::id::{Incarnation, Life, SocketId};
 use dunlin_proto::{Action, Config, Machine};
 
+use super::builder::registry;
 use super::hub::Hub;
 use super::identity::Key;
 use super::log::Log;
@@ -21,10 +22,15 @@ fn machine() -> Machine {
     Machine::new(Config::new("krill"), Incarnation(1), 1, Arc::new(Key::draw()))
 }
 
+/// The hub of this node.
+pub(super) fn hub(me: Life) -> Hub {
+    Hub::new(me, false, registry())
+}
+
 /// A driver without tasks or sockets of its own.
 pub(super) fn driver() -> Arc<Driver> {
     let machine = machine();
-    let hub = Hub::new(machine.me(), false);
+    let hub = hub(machine.me());
     Driver::new(machine, Networks::default(), Duration::from_secs(1), hub, Log::default())
 }
 

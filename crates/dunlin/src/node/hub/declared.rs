@@ -80,7 +80,7 @@ impl Hub {
         if has_stirred {
             self.rouse(cx, number);
         }
-        if is_own && (options.own || self.registry.knows(bare)) {
+        if is_own && (options.own || self.service.knows(bare)) {
             self.own.declare(cx.now, number, name, declaration, channel);
         } else if is_own {
             self.unasked.insert((name, number));
@@ -97,8 +97,8 @@ impl Hub {
     }
 
     /// A node that has dialled this one asks for a name: the ends of this node with that name are declared
-    /// here, before that node's.
-    pub(super) fn asked_for(&mut self, cx: &mut Locked<'_>, name: &str) {
+    /// here, before that node's. Returns the steps that their comparisons have taken.
+    pub(super) fn asked_for(&mut self, cx: &mut Locked<'_>, name: &str) -> u64 {
         loop {
             let first = (Bound::Included((Arc::from(name), 0)), Bound::Unbounded);
             let Some(unasked) = self.unasked.range(first).next().filter(|(other, _)| **other == *name).cloned() else {
@@ -112,9 +112,11 @@ impl Hub {
                 self.own.attached(number);
             }
         }
+        let mut steps = 0;
         while let Some((_, said)) = self.own.poll_said() {
-            self.registry.heard(cx.now, self.me, said);
+            steps += self.service.heard(cx.now, self.me, said, &mut |_| Ok(()));
         }
+        steps
     }
 
     /// Declares the end under this number where its name belongs.
@@ -471,7 +473,7 @@ impl Hub {
             return Some(format!("{reached}: {why}").into());
         }
         // The name service notifies only the ends that it asks to wait; it may be this node.
-        let known = self.registry.entries_from(&end.name).take_while(|known| *known.name == *end.name);
+        let known = self.service.entries_from(&end.name).take_while(|known| *known.name == *end.name);
         let mut clients =
             known.filter(|known| known.face.face == Face::Client && known.state != EntryState::Unadmitted);
         let of_this_node = |other: WaitingHere<'_>| {

@@ -28,7 +28,7 @@ impl Hub {
         asked.into_iter().for_each(|address| cx.state.machine.introduce(address));
         loop {
             let mut said: Vec<(NodeId, Names)> = Vec::new();
-            while let Some((to, answer)) = self.registry.poll() {
+            while let Some((to, answer)) = self.service.poll() {
                 if let Names::Full { room, max, .. } = answer
                     && to != self.me
                 {
@@ -81,7 +81,7 @@ impl Hub {
         let ended = self.news.front().and_then(|news| news.ended.as_ref()).map(|(_, until)| *until);
         let due = self.throttle.due();
         if let Some(at) =
-            self.registry.next_tick().into_iter().chain(self.ask_again.values().copied()).chain(ended).chain(due).min()
+            self.service.next_tick().into_iter().chain(self.ask_again.values().copied()).chain(ended).chain(due).min()
         {
             cx.driver.alarm(cx.state, at);
         }

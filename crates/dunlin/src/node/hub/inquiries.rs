@@ -24,7 +24,7 @@ impl Hub {
     /// The numbers of ends declared here, of their channels, and of names kept here.
     pub(in crate::node) fn records(&self) -> [usize; 3] {
         let declared = self.ends.iter().filter(|(_, end)| !end.options.own).count() + self.introductions.len();
-        let names = self.registry.entries().filter(|entry| entry.name != NAME).count();
+        let names = self.service.entries_from("").filter(|entry| entry.name != NAME).count();
         [declared, self.channels.len(), names + self.unasked.len()]
     }
 
@@ -55,7 +55,7 @@ impl Hub {
 
     /// The entries declared to this node, and those declared on request, by name from this one on.
     fn entries_from(&self, first: &str) -> impl Iterator<Item = NameEntry<'_>> {
-        let mut there = self.registry.entries_from(first).peekable();
+        let mut there = self.service.entries_from(first).peekable();
         let unasked = self.unasked.range((Bound::Included((Arc::from(first), 0)), Bound::Unbounded));
         // Where this node serves the application's names, its own are included.
         let unasked = unasked.filter(|_| !self.serves).filter_map(|(name, number)| {
@@ -134,6 +134,7 @@ const ENTRY_BYTES: usize = 192;
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use dunlin_proto::Source;
     use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
     use dunlin_proto::wire::{Declaration, Expected, Names, Status, limits};
 
@@ -153,12 +154,12 @@ mod tests {
             let life = Life { node: NodeId(u128::MAX - u128::from(node)), incarnation: Incarnation(1) };
             let addresses =
                 vec!["a".repeat(limits::ADDRESS - (node as usize * 37) % limits::ADDRESS); node as usize % 9];
-            hub.registry.met(life, &addresses);
+            hub.service.met(life, &addresses, Source::Unknown);
             let length = [8, 16, 100, limits::NAME][number as usize % 4];
             let name = format!("{:x<length$}", format!("{number:08}"));
             let (face, channel) = (face.clone(), ChannelId(u128::from(number) + 1));
             let said = Names::Declare { number, name, channel, face, status: Status::New };
-            hub.registry.heard(Time(0), life, said);
+            hub.service.heard(Time(0), life, said, &mut |_| Ok(()));
         }
     }
 

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use dunlin_proto::id::{ChannelId, Life, NodeId};
 use dunlin_proto::id_map::IdMap;
-use dunlin_proto::names::{Directory, Registry, RegistryConfig};
+use dunlin_proto::names::{Directory, NameService};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, Names};
 use dunlin_proto::{Source, State};
@@ -84,8 +84,9 @@ struct News {
 
 pub(crate) struct Hub {
     me: Life,
-    /// The names that this node serves: the application's, or its own for nodes that dial it.
-    registry: Registry,
+    /// The name service that this node runs: for the application's names, or for its own, which nodes that
+    /// dial it ask for.
+    service: Box<dyn NameService>,
     serves: bool,
     /// The address at which the application's names were found, or are served here.
     names_at: Option<String>,
@@ -140,16 +141,12 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    pub(crate) fn new(me: Life, has_role: bool) -> Self {
+    pub(crate) fn new(me: Life, has_role: bool, service: Box<dyn NameService>) -> Self {
         let mut own = Directory::new();
         own.server_is(me.node);
-        let mut names = RegistryConfig::default();
-        // A home has one sending half. The other holders of a shared end have handles, from the node that
-        // keeps it (`sharing.rs`).
-        names.several_holders = false;
         Self {
             me,
-            registry: Registry::new(names),
+            service,
             serves: false,
             names_at: None,
             ceded: false,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use dunlin_proto::Source;
 use dunlin_proto::id::{Life, NodeId};
 use dunlin_proto::wire::Names;
 use tokio::sync::oneshot;
@@ -40,12 +41,12 @@ impl Hub {
         // Declarations that other nodes made because they dialled this one, perhaps for its names already,
         // are the application's now.
         if again {
-            self.registry.take_over(cx.now);
+            self.service.take_over(cx.now);
         }
-        self.registry.met(self.me, cx.state.machine.addresses_here());
+        self.service.met(self.me, cx.state.machine.addresses_here(), Source::Unknown);
         for (node, life) in self.lives.iter() {
-            self.registry.met(*life, cx.state.machine.addresses_of(*node));
-            self.registry.comes_from(*life, cx.state.machine.source_of(*node));
+            let machine = &cx.state.machine;
+            self.service.met(*life, machine.addresses_of(*node), machine.source_of(*node));
         }
         (self.serves, self.ceded) = (true, false);
         self.directory.server_is(self.me.node);
@@ -147,14 +148,14 @@ impl Hub {
 
     /// That node's declarations here take more or less memory than before.
     pub(super) fn count_declared(&self, cx: &mut Locked<'_>, node: NodeId) {
-        // The registry admitted them, so the memory suffices.
-        let _ = cx.state.machine.keep_declared(node, self.registry.cost_of(node));
+        // The name service admitted them, so the memory suffices.
+        let _ = cx.state.machine.keep_declared(node, self.service.cost_of(node));
     }
 
     /// Leases expire: declarations of lost nodes are released.
     pub(super) fn forget_declared(&mut self, cx: &mut Locked<'_>) {
-        let due = self.registry.next_tick().is_some_and(|due| due <= cx.now);
-        self.registry.tick(cx.now);
+        let due = self.service.next_tick().is_some_and(|due| due <= cx.now);
+        self.service.tick(cx.now);
         if due {
             for node in cx.state.machine.declarers() {
                 self.count_declared(cx, node);
@@ -165,15 +166,17 @@ impl Hub {
     pub(super) fn names(&mut self, cx: &mut Locked<'_>, from: Life, said: Names) {
         match said {
             Names::Declare { .. } | Names::Undeclare { .. } => {
+                let mut steps = 0;
                 if let Names::Declare { name, .. } = &said
                     && from != self.me
                 {
-                    self.asked_for(cx, name);
+                    steps += self.asked_for(cx, name);
                 }
                 self.forget_declared(cx);
                 let machine = &mut cx.state.machine;
-                self.registry.heard_within(cx.now, from, said, |bytes| machine.keep_declared(from.node, bytes));
-                machine.compares(cx.now, from.node, self.registry.take_steps());
+                let has_room = &mut |bytes| machine.keep_declared(from.node, bytes);
+                steps += self.service.heard(cx.now, from, said, has_room);
+                machine.compares(cx.now, from.node, steps);
                 self.count_declared(cx, from.node);
             }
             Names::Guest { acceptor, guest } => self.guest(cx, from, acceptor, guest),

@@ -191,8 +191,8 @@ impl Hub {
         let state = match state {
             State::Up(life) => {
                 self.lives.insert(node, life);
-                self.registry.met(life, cx.state.machine.addresses_of(node));
-                self.registry.comes_from(life, cx.state.machine.source_of(node));
+                let machine = &cx.state.machine;
+                self.service.met(life, machine.addresses_of(node), machine.source_of(node));
                 // A former life of the node may have declared more.
                 self.count_declared(cx, node);
                 if self.ceded {
@@ -209,7 +209,7 @@ impl Hub {
                 None => return,
             },
             State::Down(why) => {
-                self.registry.lost(cx.now, node, &why);
+                self.service.lost(cx.now, node, &why);
                 self.count_declared(cx, node);
                 self.reclaim(cx, node);
                 if self.directory.server() == Some(node) {
@@ -291,12 +291,13 @@ impl Hub {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::far;
 
     const ME: Life = Life { node: NodeId(1), incarnation: Incarnation(1) };
 
     #[test]
     fn nodes_of_other_applications_are_remembered_within_a_limit() {
-        let mut hub = Hub::new(ME, false);
+        let mut hub = far::hub(ME);
         let dials = |hub: &mut Hub, nth: usize| {
             hub.stranger(
                 NodeId(nth as u128),
@@ -316,7 +317,7 @@ mod tests {
 
     #[test]
     fn addresses_where_this_node_is_unwelcome_are_remembered_within_a_limit() {
-        let mut hub = Hub::new(ME, false);
+        let mut hub = far::hub(ME);
         let dials = |hub: &mut Hub, nth: usize| {
             hub.unwelcome(format!("host:{nth}"), "another application".to_owned());
             hub.unwelcome.len()
