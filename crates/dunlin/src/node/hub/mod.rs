@@ -20,6 +20,8 @@ mod inquiries;
 mod joining;
 mod reclaiming;
 mod served;
+#[cfg(test)]
+mod tests;
 mod watchers;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
