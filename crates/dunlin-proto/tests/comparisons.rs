@@ -196,3 +196,41 @@ fn many_halves_with_few_schemas_are_attached_at_once() {
     assert_eq!(b.paused_until(NOW, SOCKET), None);
     assert!(b.steps() < 5_000, "{} steps", b.steps());
 }
+
+/// The loss of a node settles names of other nodes: these comparisons have a budget of their own.
+#[test]
+fn budget_spent_by_a_message_refuses_no_end_after_a_loss() {
+    let mut registry = Registry::new(RegistryConfig::default());
+    let named = |number: u64, name: &str, face: &Declaration| Names::Declare {
+        number,
+        name: name.into(),
+        channel: ChannelId(number.into()),
+        face: face.clone(),
+        status: Status::New,
+    };
+    let receiver = |name: &str, extra| declared(Face::Receiver, &expensive(name, extra));
+    let sender = |name: &str, extra| declared(Face::Sender, &expensive(name, extra));
+    // Of two senders one is joined and lost, and the other one waits.
+    says(&mut registry, life(4), named(1, "honest", &receiver("honest receiver", 3)));
+    says(&mut registry, life(1), named(1, "honest", &sender("honest sender", 5)));
+    registry.lost(NOW, NodeId(1), &dunlin_proto::Down::GivenUp);
+    says(&mut registry, life(2), named(1, "honest", &sender("other honest sender", 5)));
+    // So many other pairs are compared that the outcome for the honest one is forgotten.
+    for n in 0..300 {
+        says(&mut registry, life(7), named(n, "many", &receiver(&format!("receiver {n}"), 3)));
+        says(&mut registry, life(8), named(n, "many", &sender(&format!("sender {n}"), 4)));
+        says(&mut registry, life(7), Names::Undeclare { number: n });
+        says(&mut registry, life(8), Names::Undeclare { number: n });
+    }
+    // The last message spends its whole budget.
+    for n in 1000..1100 {
+        let face = Declaration { shared: true, ..receiver(&format!("receiver {n}"), LONG) };
+        let (channel, status) = (ChannelId(n.into()), Status::Joined(ChannelId(n.into())));
+        says(&mut registry, life(n.into()), Names::Declare { number: n, name: "costly".into(), channel, face, status });
+    }
+    says(&mut registry, life(8), named(9999, "costly", &sender("sender", LONGER)));
+    answers(&mut registry);
+    registry.lost(NOW, NodeId(1), &dunlin_proto::Down::Left);
+    let answers = answers(&mut registry);
+    assert!(!answers.is_empty() && !answers.iter().any(|said| matches!(said, Names::Refused { .. })), "{answers:?}");
+}

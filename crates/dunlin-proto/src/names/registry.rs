@@ -413,6 +413,8 @@ impl Registry {
     /// Removes a member and all it has declared.
     fn forget(&mut self, node: NodeId) {
         let Some(member) = self.members.get(&node) else { return };
+        // What follows does not depend on what the last message has left of its budget.
+        self.comparisons.begin_frame();
         let life = Life { node, incarnation: member.incarnation };
         let names: BTreeSet<Arc<str>> = member.ends.values().cloned().collect();
         names.iter().for_each(|name| self.remove_all(name, |end| end.life == life));
