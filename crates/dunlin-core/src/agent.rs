@@ -82,7 +82,7 @@
 
 mod lone;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::sync::{Arc, Weak};
@@ -173,7 +173,7 @@ pub struct Outlet<T: Send + 'static> {
     chan: Arc<Chan<T>>,
     /// Buffered values, in order, that have not been reported or were given back: they go before everything
     /// else.
-    buffered: Lock<BTreeMap<u64, T>>,
+    buffered: Lock<VecDeque<(u64, T)>>,
 }
 
 /// The first ticket of buffered values; only the outlet knows these tickets.
@@ -234,7 +234,8 @@ impl<T: Send + 'static> Outlet<T> {
     /// Takes the buffered values that have not been reported. A carrier that moves the channel itself takes
     /// them along, and drops this agent.
     pub fn take_buffered(&self) -> Vec<T> {
-        self.chan.with_queue(|_, _, _| std::mem::take(&mut *self.buffered.lock())).into_values().collect()
+        let buffered = self.chan.with_queue(|_, _, _| std::mem::take(&mut *self.buffered.lock()));
+        buffered.into_iter().map(|(_, value)| value).collect()
     }
 
     /// How many values have completed their sends and have yet to be [reported](Self::poll).
@@ -377,7 +378,11 @@ impl<T: Send + 'static> Outlet<T> {
         let value = value.into();
         if ticket >= BUFFERED_TICKETS {
             return self.chan.with_queue(|queue, _, after| {
-                self.buffered.lock().extend(value.read().map(|value| (ticket, value)));
+                if let Some(value) = value.read() {
+                    let mut buffered = self.buffered.lock();
+                    let at = buffered.partition_point(|(other, _)| *other < ticket);
+                    buffered.insert(at, (ticket, value));
+                }
                 queue.carry_again(&mut after.wakes);
             });
         }

@@ -1743,20 +1743,22 @@ impl<T> Chan<T> {
 
     /// Calls `f` on the queue, under the lock. For agents, whose channels always have a queue.
     pub(crate) fn with_queue<R>(&self, f: impl FnOnce(&mut Queue<T>, Ends, &mut After<T>) -> R) -> R {
+        let (mut f, mut result) = (Some(f), None);
+        self.call_with_queue(&mut |queue, ends, after| result = f.take().map(|f| f(queue, ends, after)));
+        result.expect("it was called")
+    }
+
+    /// [`with_queue`](Self::with_queue), compiled once for each type of message, and not for each caller.
+    fn call_with_queue(&self, f: &mut dyn FnMut(&mut Queue<T>, Ends, &mut After<T>)) {
         let mut after = After::new();
         let mut g = self.lock();
         let ends = ends(&g);
-        let result = f(queue(&mut g), ends, &mut after);
-        Self::leave_queue(g, &mut after);
-        after.done();
-        result
-    }
-
-    /// What follows each call of [`with_queue`](Self::with_queue), compiled once for each type of message.
-    #[inline(never)]
-    fn leave_queue(mut g: Guard<'_, Inner<T>>, after: &mut After<T>) {
+        let queue = queue(&mut g);
+        f(queue, ends, &mut after);
         // After the sender is dropped, only agents settle its remaining offers.
-        queue(&mut g).sender_leaves(false, &mut after.wakes);
+        queue.sender_leaves(false, &mut after.wakes);
         publish(&mut g);
+        drop(g);
+        after.done();
     }
 }

@@ -45,12 +45,12 @@ impl<T> Queue<T> {
     }
 
     pub(super) fn demands_of(&mut self, handle: Handle) -> Option<&mut Demands<T>> {
-        self.demands.as_mut()?.get_mut(&handle)
+        self.demands.as_mut()?.get_mut(handle)
     }
 
     /// Changes the unanswered reservations of a handle, and maintains the count of handles with some.
     fn change_wants<R>(&mut self, handle: Handle, change: impl FnOnce(&mut VecDeque<u64>) -> R) -> Option<R> {
-        let wants = &mut self.demands.as_mut()?.get_mut(&handle)?.wants;
+        let wants = &mut self.demands.as_mut()?.get_mut(handle)?.wants;
         self.wanting -= u32::from(!wants.is_empty());
         let result = change(wants);
         self.wanting += u32::from(!wants.is_empty());
@@ -149,7 +149,7 @@ impl<T> Queue<T> {
             return true;
         }
         let blocked = ends.no_receivers || self.buffering.is_some() && !self.held.is_empty();
-        let demands = self.demands.as_ref().and_then(|all| all.get(&handle));
+        let demands = self.demands.as_ref().and_then(|all| all.get(handle));
         let reads = demands.is_some_and(|demands| demands.reads);
         !blocked
             && self.offers.iter().enumerate().any(|(index, offer)| {
@@ -377,7 +377,7 @@ impl<T> Queue<T> {
     /// Removes the agent. The values that it had not handed over count as received and dropped.
     pub(crate) fn remove_demands(&mut self, handle: Handle, after: &mut After<T>) {
         self.change_wants(handle, VecDeque::clear);
-        let Some(demands) = self.demands.as_mut().and_then(|all| all.remove(&handle)) else { return };
+        let Some(demands) = self.demands.as_mut().and_then(|all| all.remove(handle)) else { return };
         self.unwatch(handle, after);
         for source in demands.given.into_values() {
             match source {
@@ -407,7 +407,7 @@ impl<T> Queue<T> {
 
     /// Wakes the agents, because the channel has changed, and may have ended.
     pub(crate) fn wake_demands(&mut self, wakes: &mut Wakes) {
-        for demands in self.demands.iter_mut().flat_map(|all| all.values_mut()) {
+        for demands in self.demands.iter_mut().flat_map(|all| all.iter_mut()) {
             wakes.add(demands.heard.waker.take());
         }
     }

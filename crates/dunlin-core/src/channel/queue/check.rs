@@ -28,7 +28,7 @@ impl<T> Queue<T> {
         assert!(last < self.next_ticket, "a new offer gets a ticket that no other has");
         let held = self.offers.iter().filter(|offer| matches!(offer.standing, Standing::Held(_))).count();
         assert_eq!(self.held_offers as usize, held, "offers that extended receives hold are counted");
-        let wanting = self.demands.iter().flat_map(|all| all.values()).filter(|open| open.wants_something()).count();
+        let wanting = self.demands.iter().flat_map(|all| all.iter()).filter(|open| open.wants_something()).count();
         assert_eq!(self.wanting as usize, wanting, "handles elsewhere with a reservation are counted");
 
         let has_receiver_elsewhere = self.outlet.is_some();
@@ -49,7 +49,7 @@ impl<T> Queue<T> {
                     assert!(self.outlet.is_some(), "offer {ticket} is with a receiver elsewhere, which is not there")
                 }
                 Some(handle) => {
-                    let is_there = self.demands.as_ref().is_some_and(|all| all.contains_key(&handle));
+                    let is_there = self.demands.as_ref().is_some_and(|all| all.get(handle).is_some());
                     assert!(is_there, "offer {ticket} is with a handle elsewhere, which is not there");
                 }
             },

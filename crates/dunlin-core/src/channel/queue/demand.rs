@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::events::{FromSender, Heard};
 use crate::error::Reason;
+use crate::handle::Handle;
 
 /// The origin of a value that an agent has.
 #[derive(Clone, Copy)]
@@ -31,6 +32,58 @@ pub(crate) struct Demands<T> {
     pub(super) poisoned: bool,
     /// It has got the event that no more values follow.
     pub(super) over: bool,
+}
+
+/// The demands of all such agents, by handle. A sorted list: a tree is compiled for each type of message, as
+/// much again as a tenth of the queue.
+pub(crate) struct AllDemands<T>(Vec<(Handle, Box<Demands<T>>)>);
+
+impl<T> Default for AllDemands<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> AllDemands<T> {
+    fn place(&self, handle: Handle) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&handle, |(handle, _)| *handle)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn get(&self, handle: Handle) -> Option<&Demands<T>> {
+        let at = self.place(handle).ok()?;
+        Some(&self.0[at].1)
+    }
+
+    pub(super) fn get_mut(&mut self, handle: Handle) -> Option<&mut Demands<T>> {
+        let at = self.place(handle).ok()?;
+        Some(&mut self.0[at].1)
+    }
+
+    pub(super) fn insert(&mut self, handle: Handle, demands: Demands<T>) {
+        let demands = Box::new(demands);
+        match self.place(handle) {
+            Ok(at) => self.0[at].1 = demands,
+            Err(at) => self.0.insert(at, (handle, demands)),
+        }
+    }
+
+    pub(super) fn remove(&mut self, handle: Handle) -> Option<Box<Demands<T>>> {
+        let at = self.place(handle).ok()?;
+        Some(self.0.remove(at).1)
+    }
+
+    #[cfg(debug_assertions)]
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Demands<T>> {
+        self.0.iter().map(|(_, demands)| &**demands)
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Demands<T>> {
+        self.0.iter_mut().map(|(_, demands)| &mut **demands)
+    }
 }
 
 /// The next event of an agent for its handle.

@@ -4,7 +4,7 @@
 //! Part of [`Queue`]; no channel without agents runs this code. [`crate::agent`] has the calls and the
 //! diagram of the protocol.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
@@ -100,10 +100,15 @@ impl<T> Queue<T> {
     }
 
     /// How the first of `buffered`, which the outlet took out of the buffer here, travels.
-    pub(crate) fn carry(&mut self, buffered: &mut BTreeMap<u64, T>, waker: &Waker, after: &mut After<T>) -> Carried<T> {
+    pub(crate) fn carry(
+        &mut self,
+        buffered: &mut VecDeque<(u64, T)>,
+        waker: &Waker,
+        after: &mut After<T>,
+    ) -> Carried<T> {
         if self.poison.is_some() {
             self.carried = 0;
-            after.dropped.extend(std::mem::take(buffered).into_values());
+            after.dropped.extend(buffered.drain(..).map(|(_, value)| value));
         }
         let Some(outlet) = self.outlet.as_mut().filter(|_| !buffered.is_empty()) else { return Carried::Nothing };
         let paid = buffered.len() > self.carried as usize;
@@ -112,7 +117,7 @@ impl<T> Queue<T> {
             return Carried::Waits;
         }
         self.carried -= u32::from(!paid);
-        match buffered.pop_first() {
+        match buffered.pop_front() {
             Some((_, value)) if paid => Carried::Sent(value),
             Some((ticket, value)) => Carried::Offered(ticket, value),
             None => Carried::Nothing,

@@ -35,14 +35,14 @@ pub(crate) mod standby;
 pub(crate) mod value;
 mod watchers;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use buffer::Buffer;
 use credit::Lending;
-use demand::Demands;
+use demand::AllDemands;
 use events::{FromReceiver, FromSender, Heard};
 use offer::{Away, Ends, FIRST_TICKET, Kept, Known, Offer, Offered, Owner, Retracted, Stand, Standing, Stranded, Took};
 use seldom::Seldom;
@@ -135,8 +135,7 @@ pub(crate) struct Queue<T> {
     /// The agent in the receiver's place, and its unread events.
     pub(crate) outlet: Option<Heard<FromSender<T>>>,
     /// The agents of handles of a shared receiver elsewhere.
-    #[expect(clippy::box_collection, reason = "a map takes three words also when it is empty")]
-    demands: Option<Box<BTreeMap<Handle, Demands<T>>>>,
+    demands: Option<Box<AllDemands<T>>>,
     /// How many of them have an unanswered reservation.
     wanting: u32,
     /// Set if the receiver elsewhere promises places: how many are left. Sends without one wait here.
