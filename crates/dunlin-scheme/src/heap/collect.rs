@@ -5,7 +5,7 @@
 //! live value is in one of the roots that it is handed.
 
 use super::object::{Tag, header, is_header_of, is_raw_header, size_of, tag_of};
-use super::word::{CLOSURE, HEADER, MOVED, OBJECT, PAIR, TAG_MASK, UNSET, Word, index, is_pointer, pointer};
+use super::word::{CLOSURE, HEADER, MOVED, OBJECT, PAIR, TAG_MASK, UNSET, Word, fixnum, index, is_pointer, pointer};
 
 /// The objects of one process.
 #[derive(Clone)]
@@ -160,6 +160,16 @@ impl Heap {
         self.words.extend_from_slice(first);
         self.words.extend_from_slice(rest);
         pointer(at, if tag == Tag::Closure { CLOSURE } else { OBJECT })
+    }
+
+    /// A frame that returns to `parent`.
+    #[inline]
+    pub(crate) fn frame(&mut self, parent: Word, pc: u32, registers: &[Word]) -> Word {
+        let at = self.words.len();
+        self.words.reserve(3 + registers.len());
+        self.words.extend_from_slice(&[header(Tag::Frame, 2 + registers.len()), parent, fixnum(i64::from(pc))]);
+        self.words.extend_from_slice(registers);
+        pointer(at, OBJECT)
     }
 
     /// An object of `size` times the same word.
@@ -338,7 +348,7 @@ impl Copy<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::word::{NIL, fixnum, fixnum_value};
+    use super::super::word::{NIL, fixnum_value};
     use super::*;
 
     #[test]

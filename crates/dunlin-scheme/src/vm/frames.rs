@@ -4,8 +4,8 @@
 //! the stack is full, each frame once; a return to the heap brings one frame back.
 
 use super::machine::{Frame, Machine};
-use crate::heap::word::{NIL, Word, fixnum, fixnum_value};
-use crate::heap::{Heap, Tag};
+use crate::heap::Heap;
+use crate::heap::word::{NIL, Word, fixnum_value};
 
 /// The stack while the loop runs.
 pub(super) struct Stack {
@@ -20,8 +20,7 @@ impl Stack {
         for at in 0..self.frames.len() {
             let frame = self.frames[at];
             let end = self.frames.get(at + 1).map_or(base, |next| next.base as usize);
-            let head = [self.kont, fixnum(i64::from(frame.pc))];
-            self.kont = heap.make_with(Tag::Frame, &head, &self.words[frame.base as usize..end]);
+            self.kont = heap.frame(self.kont, frame.pc, &self.words[frame.base as usize..end]);
         }
         self.frames.clear();
     }
@@ -33,14 +32,20 @@ impl Stack {
 
     /// Brings the next frame back from the heap: its return point, and where the value goes.
     pub(super) fn restore(&mut self, heap: &Heap) -> Option<(usize, usize)> {
-        if self.kont == NIL {
-            return None;
-        }
-        let [parent, pc, registers @ ..] = heap.fields(self.kont) else { unreachable!("a frame has two fields") };
-        self.words[..registers.len()].copy_from_slice(registers);
-        self.kont = *parent;
-        Some((fixnum_value(*pc) as usize, registers.len()))
+        restore(&mut self.words, &mut self.kont, heap)
     }
+}
+
+/// Brings the frame `kont` back to the bottom of `words`: its return point, and where the value goes.
+#[inline(never)]
+pub(super) fn restore(words: &mut [Word], kont: &mut Word, heap: &Heap) -> Option<(usize, usize)> {
+    if *kont == NIL {
+        return None;
+    }
+    let [parent, pc, registers @ ..] = heap.fields(*kont) else { unreachable!("a frame has two fields") };
+    words[..registers.len()].copy_from_slice(registers);
+    *kont = *parent;
+    Some((fixnum_value(*pc) as usize, registers.len()))
 }
 
 impl Machine {

@@ -4,6 +4,7 @@
 //! instruction and [`Machine::leave`] does it. So the loop calls little and keeps its state in registers.
 
 use super::fail::Fail;
+use super::frames::restore;
 use super::machine::{Frame, Machine, STACK_LEN, STACK_WORDS};
 use super::prim::PRIMITIVES;
 use super::slow::fused;
@@ -63,7 +64,7 @@ impl Machine {
     fn steps(&mut self, code: &[Instruction], state: &mut State) -> Exit {
         let State { stack, .. } = state;
         let words: &mut [Word; STACK_LEN] = stack.words.first_chunk_mut().expect("the stack has its size");
-        let frames = &mut stack.frames;
+        let (frames, kont) = (&mut stack.frames, &mut stack.kont);
         let (mut pc, mut base) = (state.pc, state.base);
         let (mut arguments, mut fuel) = (state.arguments, state.fuel);
         let mut registers = window(words, base);
@@ -236,9 +237,14 @@ impl Machine {
                 }
                 number::Return => {
                     let value = r!(i.b());
-                    let Some(frame) = frames.pop() else { break Exit::Slow };
-                    r!(0) = value;
-                    (pc, base) = (frame.pc as usize, frame.base as usize);
+                    if let Some(frame) = frames.pop() {
+                        r!(0) = value;
+                        (pc, base) = (frame.pc as usize, frame.base as usize);
+                    } else {
+                        let Some((to, at)) = restore(words, kont, &self.heap) else { break Exit::Slow };
+                        (pc, base) = (to, 0);
+                        words[at] = value;
+                    }
                     registers = window(words, base);
                 }
                 number::Primitive => {

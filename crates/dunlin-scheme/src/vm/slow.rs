@@ -42,16 +42,8 @@ impl Machine {
                 self.call_object(state)?;
             }
             Op::TailCall => self.call_object(state)?,
-            Op::Return => {
-                let value = state.register(i.b());
-                match state.stack.restore(&self.heap) {
-                    Some((to, at)) => {
-                        (state.pc, state.base) = (to, 0);
-                        state.stack.words[at] = value;
-                    }
-                    None => return Ok(Some(Next::Return(Turn::Done(value)))),
-                }
-            }
+            // No frame is left.
+            Op::Return => return Ok(Some(Next::Return(Turn::Done(state.register(i.b()))))),
             Op::Global => {
                 let name = symbol(self.global_names[i.index()]);
                 self.raise(state, i.a(), Fail::Raise("unbound", "variable is not defined:".into(), vec![name]))?;

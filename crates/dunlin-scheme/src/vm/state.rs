@@ -3,7 +3,7 @@
 use super::machine::Machine;
 use crate::error::Error;
 use crate::heap::Tag;
-use crate::heap::word::{NIL, Word, fixnum};
+use crate::heap::word::{NIL, Word};
 use crate::wire::{self, Limits, ReadError, WriteError};
 
 impl Machine {
@@ -12,8 +12,7 @@ impl Machine {
         let mut stack = self.take_stack();
         stack.move_to_heap(&mut self.heap, self.base);
         let registers = &stack.words[self.base..self.live];
-        let head = [stack.kont, fixnum(self.pc as i64)];
-        let frame = self.heap.make_with(Tag::Frame, &head, registers);
+        let frame = self.heap.frame(stack.kont, self.pc as u32, registers);
         stack.kont = NIL;
         self.put_stack(stack);
         self.heap.make(Tag::Continuation, &[frame, self.marks])
