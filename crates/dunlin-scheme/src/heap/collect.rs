@@ -387,6 +387,51 @@ mod tests {
     }
 
     #[test]
+    fn collections_in_a_row_keep_what_is_alive_and_nothing_else() {
+        let mut heap = Heap::new(64, 1 << 20);
+        let mut roots = [heap.cons(fixnum(1), NIL)];
+        for round in 1..=100 {
+            heap.list(&[fixnum(0); 10], NIL);
+            roots[0] = heap.cons(fixnum(round), NIL);
+            heap.collect(&mut [&mut roots], false).unwrap();
+            // The pairs of the rounds before are old and dead.
+            assert!(heap.len() <= 2 * round as usize, "{} in round {round}", heap.len());
+        }
+        for _ in 0..100 {
+            roots[0] = heap.list(&[fixnum(1); 40], NIL);
+            heap.collect(&mut [&mut roots], false).unwrap();
+            // A full collection is due at four nurseries.
+            assert!(heap.len() <= 4 * 64 + 80, "{}", heap.len());
+        }
+    }
+
+    #[test]
+    fn dead_old_objects_make_room_at_the_limit() {
+        let mut heap = Heap::new(64, 200);
+        let mut roots = [NIL];
+        for _ in 0..3 {
+            roots[0] = heap.list(&[fixnum(1); 60], NIL);
+            assert_eq!(heap.collect(&mut [&mut roots], false), Ok(()));
+        }
+    }
+
+    #[test]
+    fn full_collection_forgets_where_cells_were_written() {
+        let mut heap = Heap::new(64, 1 << 20);
+        let mut roots = [heap.make(Tag::Cell, &[UNSET])];
+        heap.collect(&mut [&mut roots], false).unwrap();
+        let young = heap.cons(fixnum(7), NIL);
+        heap.write_cell(roots[0], young);
+        // A flonum takes the place of the cell. Its bits look like a pointer to the second of two pairs.
+        let bits = pointer(4, PAIR);
+        roots[0] = heap.make(Tag::Flonum, &[bits]);
+        heap.collect(&mut [&mut roots], true).unwrap();
+        heap.list(&[fixnum(1); 2], NIL);
+        heap.collect(&mut [&mut roots], false).unwrap();
+        assert_eq!((heap.field(roots[0], 1), heap.len()), (bits, 2));
+    }
+
+    #[test]
     fn more_live_words_than_the_limit_are_refused() {
         let mut heap = Heap::new(16, 100);
         let mut roots = [heap.list(&[fixnum(1); 60], NIL)];

@@ -21,13 +21,15 @@ pub(crate) struct Limits {
     pub(crate) bytes: usize,
     /// Objects in it.
     pub(crate) objects: usize,
+    /// Symbols of the machine, with those of the image.
+    pub(crate) symbols: usize,
     /// Ports of the machine that it may name.
     pub(crate) ports: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { bytes: 1 << 30, objects: 1 << 26, ports: 1 }
+        Self { bytes: 1 << 30, objects: 1 << 26, symbols: Symbols::COUNT_MAX, ports: 1 }
     }
 }
 
@@ -82,7 +84,7 @@ pub(crate) fn read(
     for _ in 0..input.count(1)? {
         let at = input.at;
         let name = std::str::from_utf8(input.bytes()?).map_err(|_| ReadError::Malformed(at))?;
-        if symbols.len() >= Symbols::COUNT_MAX {
+        if symbols.len() >= limits.symbols {
             return Err(ReadError::TooLarge);
         }
         names.push(symbols.intern(name));
@@ -294,5 +296,28 @@ impl Decoder<'_> {
         let (unit, offset) = (self.input.varint()?, self.input.varint()?);
         let unit = usize::try_from(unit).ok().and_then(|at| self.units.get(at)).ok_or(malformed)?;
         if offset >= unit.1 as u64 { Err(malformed) } else { Ok(fixnum(unit.0 as i64 + offset as i64)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn image_beyond_a_limit_is_refused() {
+        let mut heap = Heap::new(64, 1 << 20);
+        let mut symbols = Symbols::default();
+        let names: Vec<Word> = ["one", "two"].map(|name| symbol(symbols.intern(name))).into();
+        let list = heap.list(&names, NIL);
+        let image = super::super::write(&heap, &symbols, &Index::default(), list, 1).unwrap();
+        let read = |limits| {
+            let mut heap = Heap::new(64, 1 << 20);
+            read(&mut heap, &mut Symbols::default(), &Index::default(), &[], &image, limits).map(|_| ())
+        };
+        let exact = Limits { bytes: image.len(), objects: 2, symbols: 2, ports: 1 };
+        assert_eq!(read(exact), Ok(()));
+        assert_eq!(read(Limits { bytes: image.len() - 1, ..exact }), Err(ReadError::TooLarge));
+        assert_eq!(read(Limits { objects: 1, ..exact }), Err(ReadError::TooLarge));
+        assert_eq!(read(Limits { symbols: 1, ..exact }), Err(ReadError::TooLarge));
     }
 }
