@@ -145,6 +145,27 @@ fn an_image_names_code_that_must_be_loaded() {
 }
 
 #[test]
+fn an_image_needs_the_same_constants_operands_and_names() {
+    for (here, elsewhere) in [
+        ("(define (f) \"a\")", "(define (f) \"b\")"),
+        ("(define (f) 'a)", "(define (f) 'b)"),
+        ("(define (f x y) x)", "(define (f x y) y)"),
+        ("(define (f) (ab c))", "(define (f) (ab d))"),
+        // What is named is told apart from how the names follow each other.
+        ("(define (f) (ab c))", "(define (f) (a bc))"),
+    ] {
+        let mut first = Scheme::new();
+        first.eval("here", here).unwrap();
+        let image = first.write_global("f").unwrap();
+        let mut second = Scheme::new();
+        second.load("elsewhere", elsewhere).unwrap();
+        assert_eq!(second.read_global("f", &image), Err(ReadError::UnknownCode), "{here} and {elsewhere}");
+        second.load("elsewhere", here).unwrap();
+        assert_eq!(second.read_global("f", &image), Ok(()), "{here}");
+    }
+}
+
+#[test]
 fn a_captured_frame_is_moved_to_the_heap_once() {
     let mut scheme = Scheme::new();
     let text = "(define (deep n) (if (= n 0) (many 1000) (+ 1 (deep (- n 1)))))

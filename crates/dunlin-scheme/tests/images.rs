@@ -37,6 +37,14 @@ fn sharing_and_cycles_are_kept() {
     scheme.read_global("value", &image(text)).unwrap();
     assert_eq!(scheme.eval("test", "(eq? (vector-ref value 0) (vector-ref value 1))").unwrap(), "#t");
     assert_eq!(written("(define value '#0=(a b . #0#))"), "#0=(a b . #0#)");
+    for made in ["(string #\\a)", "(vector 1)", "(lambda () made)", "(delay 1)", "(bytevector 1)"] {
+        let text = format!("(define made #f) (define value (let ((shared {made})) (list shared shared)))");
+        let mut scheme = Scheme::new();
+        scheme.eval("test", &text).unwrap();
+        let bytes = scheme.write_global("value").unwrap();
+        scheme.read_global("copy", &bytes).unwrap();
+        assert_eq!(scheme.eval("test", "(eq? (car copy) (cadr copy))").unwrap(), "#t", "{made}");
+    }
 }
 
 #[test]
@@ -110,6 +118,90 @@ fn objects_that_no_machine_makes_are_refused() {
     assert!(matches!(read(&object(&[99, 0])), Err(ReadError::Malformed(_))));
     assert!(matches!(read(&object(&[0, 4, 7, 0, 0])), Err(ReadError::Malformed(_))));
     assert!(matches!(read(&[&object(&[0, 0, 0, 0, 0])[..], &[0]].concat()), Err(ReadError::Malformed(_))));
+}
+
+#[test]
+fn objects_of_wrong_shape_are_refused() {
+    let object = |bytes: &[u8]| [HEADER, &[0, 0, 1], bytes, &[4, 0]].concat();
+    let leading_zero = [&[2, 3][..], &[0; 8], &[1], &[0; 15]].concat();
+    // A bignum with a leading zero; several values that are one; a port of no machine; marks that are a number.
+    for bytes in [&leading_zero[..], &[8, 1, 0, 2], &[16, 1, 0, 10], &[11, 2, 3, 2, 0, 0]] {
+        assert_eq!(read(&object(bytes)), Err(ReadError::Unsound), "{bytes:?}");
+    }
+    // A record of a type without fields: the type, its name, and the vector of no names follow.
+    let record =
+        |bytes: &[u8]| [HEADER, &[0, 1, 1, b'a', 3], bytes, &[13, 3, 2, 0, 4, 2, 0, 0], &[6, 0], &[4, 0]].concat();
+    assert_eq!(read(&record(&[12, 1, 4, 1])), Ok(()));
+    assert_eq!(read(&record(&[12, 2, 4, 1, 0, 2])), Err(ReadError::Unsound));
+}
+
+#[test]
+fn numbers_beyond_their_range_are_refused() {
+    let pair = |varint: &[u8]| [HEADER, &[0, 0, 1, 0, 0], varint, &[0, 0, 4, 0]].concat();
+    // The largest fixnum, and one more: a fixnum has 61 bits.
+    assert_eq!(read(&pair(&[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f])), Ok(()));
+    assert!(matches!(
+        read(&pair(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x20])),
+        Err(ReadError::Malformed(_))
+    ));
+    // A number of 65 bits.
+    let long = [&[0x80; 9][..], &[2]].concat();
+    assert!(matches!(read(&pair(&long)), Err(ReadError::Malformed(_))));
+}
+
+#[test]
+fn image_beyond_the_heap_limit_is_refused() {
+    let bytes = image("(define value (iota 500000))");
+    let mut scheme = Scheme::new();
+    scheme.set_heap_limit(2 << 20);
+    assert_eq!(scheme.read_global("value", &bytes), Err(ReadError::TooLarge));
+}
+
+#[test]
+fn closure_with_other_variables_or_code_is_refused() {
+    let mut scheme = Scheme::new();
+    scheme.eval("test", "(define (f x y) (lambda (z) (list x y z))) (define value (f 1 2))").unwrap();
+    let bytes = scheme.write_global("value").unwrap();
+    // A closure (kind 5) of three fields: a place in code, 1 and 2.
+    let is_closure = |part: &[u8]| part[..4] == [5, 3, 5, 0] && part[5..] == [0, 2, 0, 4];
+    let at = bytes.windows(9).position(is_closure).expect("a closure");
+    let mut shorter = bytes.clone();
+    shorter[at + 1] = 2;
+    shorter.drain(at + 7..at + 9);
+    assert_eq!(scheme.read_global("copy", &shorter), Err(ReadError::Unsound));
+    // Nor does a closure begin anywhere else, within its unit or past its end.
+    scheme.eval("test", "(define value (lambda () 1)) (define other (lambda () 2))").unwrap();
+    let bytes = scheme.write_global("value").unwrap();
+    let at = bytes.windows(4).rposition(|part| part[..4] == [5, 1, 5, 0]).expect("a closure");
+    for place in bytes[at + 4] + 1..0x80 {
+        let mut damaged = bytes.clone();
+        damaged[at + 4] = place;
+        assert!(scheme.read_global("copy", &damaged).is_err(), "place {place}");
+    }
+}
+
+#[test]
+fn frame_of_another_procedure_or_with_other_registers_is_refused() {
+    let mut scheme = Scheme::new();
+    let program = "(define (h a b) (list a b)) (define (g a b) (list a (call/cc (lambda (k) k)) b))
+        (define value (list h (cadr (g 1 2))))";
+    scheme.eval("test", program).unwrap();
+    let bytes = scheme.write_global("value").unwrap();
+    // A frame whose parent is an object; a place in code; the closure that runs, and its first argument.
+    let is_frame = |part: &[u8]| part[0] == 10 && part[2] == 4 && part[4] == 5 && part[7] == 4 && part[9..] == [0, 2];
+    let at = bytes.windows(11).position(is_frame).expect("the frame of g");
+    assert_eq!(scheme.read_global("copy", &bytes), Ok(()));
+    // The second object is `h`: it has the same registers.
+    let mut other = bytes.clone();
+    other[at + 8] = 1;
+    assert_eq!(scheme.read_global("copy", &other), Err(ReadError::Unsound));
+    let mut unset = bytes.clone();
+    unset[at + 9..at + 11].copy_from_slice(&[3, 5]);
+    assert_eq!(scheme.read_global("copy", &unset), Err(ReadError::Unsound));
+    let mut shorter = bytes.clone();
+    shorter[at + 1] -= 1;
+    shorter.drain(at + 9..at + 11);
+    assert_eq!(scheme.read_global("copy", &shorter), Err(ReadError::Unsound));
 }
 
 #[test]
