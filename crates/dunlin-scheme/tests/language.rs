@@ -96,7 +96,42 @@ values! {
         "(map (lambda (x) (match x (() 'nil) (#t 'true) ('sym 'sym) (#\\a 'char) (_ 'any))) '(() #t sym #\\a 0))" => "(nil true sym char any)",
         "(guard (e (#t (error-object-irritants e))) (match 7 (8 'eight)))" => "(7)",
         "(define (sum t) (match t ((a . b) (+ (sum a) (sum b))) (() 0) (n n))) (sum '(1 (2 3) 4))" => "10";
+    results_of_slow_arithmetic_are_kept:
+        "(let ((a (+ 1.5 2.25)) (b (* 1.5 2.5)) (c (+ 4611686018427387904 1))) (list (- a 1) b c))" => "(2.75 3.75 4611686018427387905)",
+        "(let ((x 5)) (list (- x -8388608) (- x 8388608) (- x -8388609) (- x 8388607)))" => "(8388613 -8388603 8388614 -8388602)";
+    sums_beyond_fixnums_are_exact:
+        "(let ((x 1152921504606846975)) (list (+ x 1) (+ x x) (- -1152921504606846976 x) (- (- 0 x) 2)))" => "(1152921504606846976 2305843009213693950 -2305843009213693951 -1152921504606846977)",
+        "(let ((x 1099511627776)) (list x 549755813888 -549755813889))" => "(1099511627776 549755813888 -549755813889)";
+    division_by_negative_numbers_rounds_as_its_name_says:
+        "(list (modulo 7 -2) (modulo -7 -2) (remainder 7 -2) (remainder -7 -2) (quotient 7 -2))" => "(-1 -1 1 -1 -3)",
+        "(let ((least -1152921504606846976)) (list (quotient least -1) (remainder least -1)))" => "(1152921504606846976 0)";
+    comparisons_of_other_numbers_with_constants:
+        "(let ((x 1.5) (y 1.)) (list (> y 1) (>= y 1) (= y 1) (= 1 x) (< x 2) (<= x 1) (< 1 x) (> 1 y)))" => "(#f #t #t #f #t #f #t #f)",
+        "(define (test . all) all) (let ((y 1.)) (test (if (> y 1) 1 0) (if (>= y 1) 1 0) (if (= y 1) 1 0) (if (< y 1) 1 0) (if (<= y 1) 1 0)))" => "(0 1 1 0 1)",
+        "(let ((n +nan.0)) (list (< n 1) (= n n) (>= n 1) (if (<= n n) 1 0) (if (> n 1) 1 0)))" => "(#f #f #f 0 0)";
+    calls_of_a_loop_that_are_not_last_return:
+        "(let find ((t '((1 2) (3 x)))) (cond ((eq? t 'x) 'found) ((pair? t) (or (find (car t)) (find (cdr t)))) (else #f)))" => "found",
+        "(let count ((n 3)) (if (= n 0) 0 (+ 1 (count (- n 1)))))" => "3";
+    procedures_of_a_letrec_keep_other_variables_too:
+        "(define (f n) (letrec ((e (lambda (k) (if (= k 0) (list n 'even) (o (- k 1))))) (o (lambda (k) (if (= k 0) (list n 'odd) (e (- k 1)))))) (e 7))) (f 'n)" => "(n odd)";
+    unset_variable_whose_value_is_not_used_is_an_error:
+        "(guard (e (#t (error-object-kind e))) (letrec ((a (begin b 1)) (b 2)) a))" => "unbound";
+    definition_that_is_complete_may_be_entered_again:
+        "(let () (define k (call/cc (lambda (c) c))) (define (again) k) (if (procedure? (again)) (k 5) (again)))" => "5";
+    several_values_pass_through_a_continuation:
+        "(call-with-values (lambda () (call/cc (lambda (k) (k 1 2)))) list)" => "(1 2)",
+        "(call-with-values (lambda () (call/cc (lambda (k) (k)))) list)" => "()";
+    values_of_let_do_not_see_its_variables:
+        "(let ((x 1)) (let ((x 2) (y x)) y))" => "1",
+        "(let ((f (lambda () 'outer))) (let f ((x (f))) x))" => "outer";
+    literals_of_macros_match_what_means_the_same:
+        "(define-syntax m (syntax-rules (=>) ((_ => x) 'arrow) ((_ a x) 'other))) (list (m => 1) (let ((=> 1)) (m => 1)))" => "(arrow other)",
+        "(define-syntax m (syntax-rules () ((_ \"a\") 1) ((_ x) 2))) (list (m \"a\") (m \"b\"))" => "(1 2)",
+        "(define-syntax m (syntax-rules () ((_ _ x) '(x _)))) (m 1 2)" => "(2 _)";
+    types_of_records_differ_by_their_fields:
+        "(define-record-type a (make-a x) a? (x a-x)) (define r (make-a 1)) (define-record-type a (make-a y z) a? (y a-y) (z a-z)) (list (a? r) (a? (make-a 1 2)))" => "(#f #t)";
     programs_replace_standard_procedures:
+        "(define (when x) (list 'mine x)) (when 1)" => "(mine 1)",
         "(define (car x) 'mine) (car 5)" => "mine",
         "(define (square x) 'mine) (map square '(1))" => "(mine)";
 }
@@ -105,6 +140,14 @@ values! {
 fn deep_recursion_moves_frames_to_the_heap() {
     let text = "(define (count n) (if (= n 0) 0 (+ 1 (count (- n 1))))) (count 1000000)";
     assert_eq!(Scheme::new().eval("test", text).unwrap(), "1000000");
+}
+
+#[test]
+fn wrong_numbers_of_arguments_are_errors_in_loops_and_primitives() {
+    assert!(error("(let loop ((i 0)) (if (= i 0) (loop) i))").starts_with("loop: expected 1 argument, got 0"));
+    assert!(error("(let loop ((i 0)) (if (= i 0) (loop 1 2) i))").starts_with("loop: expected 1 argument, got 2"));
+    assert!(error("(vector-length #(1) 2)").contains("expected 1 argument, got 2"));
+    assert!(error("(vector-length)").contains("expected 1 argument, got 0"));
 }
 
 #[test]
@@ -173,6 +216,13 @@ fn expansion_without_end_is_an_error() {
 }
 
 #[test]
+fn variables_under_one_ellipsis_match_equally_often() {
+    let macro_text = "(define-syntax m (syntax-rules () ((_ (a ...) (b ...)) '((a b) ...))))";
+    assert_eq!(value(&format!("{macro_text} (m (1 2) (3 4))")), "((1 3) (2 4))");
+    assert!(error(&format!("{macro_text} (m (1 2) (3))")).contains("matched different numbers of forms"));
+}
+
+#[test]
 fn long_forms_nest_nothing_for_the_compiler() {
     let many = |open: &str, item: &str, close: &str| format!("{open}{}{close}", item.repeat(20_000));
     assert_eq!(Scheme::new().eval("test", &many("(and ", "1 ", "2)")).unwrap(), "2");
@@ -205,6 +255,14 @@ fn runaway_programs_end_by_their_limits_and_the_machine_stays_usable() {
     assert_eq!(scheme.eval("test", "(let loop () (loop))"), Err(Error::OutOfFuel));
     scheme.set_fuel(100_000);
     assert_eq!(scheme.eval("test", "(+ 1 2)").unwrap(), "3");
+}
+
+#[test]
+fn number_beyond_the_heap_limit_is_refused_before_it_is_stored() {
+    let mut scheme = Scheme::new();
+    scheme.eval("test", "(define n (arithmetic-shift 1 12000000))").unwrap();
+    scheme.set_heap_limit(2 << 20);
+    assert!(matches!(scheme.eval("test", "(begin (+ n n) 1)"), Err(Error::HeapLimit { .. })));
 }
 
 #[test]

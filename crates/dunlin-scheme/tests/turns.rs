@@ -98,6 +98,50 @@ fn sums_of_large_numbers_cost_fuel() {
 }
 
 #[test]
+fn what_a_primitive_charges_is_taken_from_the_fuel() {
+    let mut scheme = Scheme::new();
+    scheme.set_fuel(5_000);
+    let text = "(begin (make-vector 1000000 0) (let loop ((i 0)) (if (= i 10) i (loop (+ i 1)))))";
+    assert_eq!(scheme.eval("test", text), Err(dunlin_scheme::Error::OutOfFuel));
+}
+
+#[test]
+fn collections_cost_no_fuel() {
+    let mut scheme = Scheme::new();
+    scheme.set_collect_always(true);
+    scheme.set_fuel(1_000);
+    assert_eq!(scheme.eval("test", "(let loop ((i 0)) (if (= i 900) i (loop (+ i 1))))").unwrap(), "900");
+}
+
+#[test]
+fn sums_of_a_list_of_large_numbers_cost_fuel() {
+    let mut scheme = Scheme::new();
+    scheme.eval("test", "(define big (arithmetic-shift 1 2000000)) (define all (list big big big big big))").unwrap();
+    scheme.set_fuel(5_000);
+    let text = "(begin (apply + all) (let loop ((i 0)) (if (= i 10) i (loop (+ i 1)))))";
+    assert_eq!(scheme.eval("test", text), Err(dunlin_scheme::Error::OutOfFuel));
+}
+
+#[test]
+fn products_cost_more_fuel_than_sums() {
+    let mut scheme = Scheme::new();
+    scheme.eval("test", "(define big (- (arithmetic-shift 1 30000) 1))").unwrap();
+    scheme.set_fuel(5_000);
+    let text = "(let loop ((n big) (i 0)) (if (= i 20) i (loop (%s big big) (+ i 1))))";
+    assert_eq!(scheme.eval("test", &text.replace("%s", "+")).unwrap(), "20");
+    scheme.set_fuel(5_000);
+    assert_eq!(scheme.eval("test", &text.replace("%s", "*")), Err(dunlin_scheme::Error::OutOfFuel));
+}
+
+#[test]
+fn product_beyond_the_limit_is_refused_at_once() {
+    let mut scheme = Scheme::new();
+    scheme.eval("test", "(define a (arithmetic-shift 1 40000000))").unwrap();
+    scheme.set_fuel(1_000);
+    assert!(scheme.eval("test", "(* a a)").unwrap_err().to_string().starts_with("number too large"));
+}
+
+#[test]
 fn products_beyond_the_limit_are_refused_before_memory_is_taken() {
     let mut scheme = Scheme::new();
     let text = "(define (try thunk) (guard (e (#t (error-object-kind e))) (thunk)))
