@@ -111,7 +111,9 @@ values! {
         "(let ((n +nan.0)) (list (< n 1) (= n n) (>= n 1) (if (<= n n) 1 0) (if (> n 1) 1 0)))" => "(#f #f #f 0 0)";
     calls_of_a_loop_that_are_not_last_return:
         "(let find ((t '((1 2) (3 x)))) (cond ((eq? t 'x) 'found) ((pair? t) (or (find (car t)) (find (cdr t)))) (else #f)))" => "found",
-        "(let count ((n 3)) (if (= n 0) 0 (+ 1 (count (- n 1)))))" => "3";
+        "(let count ((n 3)) (if (= n 0) 0 (+ 1 (count (- n 1)))))" => "3",
+        "(let nest ((n 3)) (if (= n 0) '() (list (nest (- n 1)))))" => "(((())))",
+        "(let loop ((i 0)) (if (= i 3) i ((lambda (next) (next)) (lambda () (loop (+ i 1))))))" => "3";
     procedures_of_a_letrec_keep_other_variables_too:
         "(define (f n) (letrec ((e (lambda (k) (if (= k 0) (list n 'even) (o (- k 1))))) (o (lambda (k) (if (= k 0) (list n 'odd) (e (- k 1)))))) (e 7))) (f 'n)" => "(n odd)";
     unset_variable_whose_value_is_not_used_is_an_error:

@@ -502,7 +502,7 @@ impl<'c> Compiler<'_, 'c> {
         let mut next = depth;
         for (argument, target) in arguments.iter().zip(first..) {
             let is_same = |var| matches!(self.plain_place(var), Some(Place::Register(at)) if at == target);
-            if matches!(argument, Core::Local(var) if is_same(*var)) && target < depth {
+            if matches!(argument, Core::Local(var) if is_same(*var)) {
                 continue;
             }
             self.value(argument, next)?;
