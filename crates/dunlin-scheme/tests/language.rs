@@ -107,7 +107,7 @@ values! {
         "(let ((least -1152921504606846976)) (list (quotient least -1) (remainder least -1)))" => "(1152921504606846976 0)";
     comparisons_of_other_numbers_with_constants:
         "(let ((x 1.5) (y 1.)) (list (> y 1) (>= y 1) (= y 1) (= 1 x) (< x 2) (<= x 1) (< 1 x) (> 1 y)))" => "(#f #t #t #f #t #f #t #f)",
-        "(define (test . all) all) (let ((y 1.)) (test (if (> y 1) 1 0) (if (>= y 1) 1 0) (if (= y 1) 1 0) (if (< y 1) 1 0) (if (<= y 1) 1 0)))" => "(0 1 1 0 1)",
+        "(define (test . all) all) (let* ((first 7) (y 1.)) (test first (if (> y 1) 1 0) (if (>= y 1) 1 0) (if (= y 1) 1 0) (if (< y 1) 1 0) (if (<= y 1) 1 0)))" => "(7 0 1 1 0 1)",
         "(let ((n +nan.0)) (list (< n 1) (= n n) (>= n 1) (if (<= n n) 1 0) (if (> n 1) 1 0)))" => "(#f #f #f 0 0)";
     calls_of_a_loop_that_are_not_last_return:
         "(let find ((t '((1 2) (3 x)))) (cond ((eq? t 'x) 'found) ((pair? t) (or (find (car t)) (find (cdr t)))) (else #f)))" => "found",
@@ -129,6 +129,7 @@ values! {
     literals_of_macros_match_what_means_the_same:
         "(define-syntax m (syntax-rules (=>) ((_ => x) 'arrow) ((_ a x) 'other))) (list (m => 1) (let ((=> 1)) (m => 1)))" => "(arrow other)",
         "(define-syntax m (syntax-rules () ((_ \"a\") 1) ((_ x) 2))) (list (m \"a\") (m \"b\"))" => "(1 2)",
+        "(define-syntax m (syntax-rules (...) ((_ x ...) 'dots) ((_ x y z) 'other))) (list (m 1 ...) (m 1 2 3))" => "(dots other)",
         "(define-syntax m (syntax-rules () ((_ _ x) '(x _)))) (m 1 2)" => "(2 _)";
     types_of_records_differ_by_their_fields:
         "(define-record-type a (make-a x) a? (x a-x)) (define r (make-a 1)) (define-record-type a (make-a y z) a? (y a-y) (z a-z)) (list (a? r) (a? (make-a 1 2)))" => "(#f #t)";
