@@ -37,6 +37,7 @@ impl Stack {
 }
 
 /// Brings the frame `kont` back to the bottom of `words`: its return point, and where the value goes.
+#[cold]
 #[inline(never)]
 pub(super) fn restore(words: &mut [Word], kont: &mut Word, heap: &Heap) -> Option<(usize, usize)> {
     if *kont == NIL {

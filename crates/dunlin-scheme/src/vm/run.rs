@@ -237,14 +237,15 @@ impl Machine {
                 }
                 number::Return => {
                     let value = r!(i.b());
-                    if let Some(frame) = frames.pop() {
-                        r!(0) = value;
-                        (pc, base) = (frame.pc as usize, frame.base as usize);
-                    } else {
+                    let Some(frame) = frames.pop() else {
                         let Some((to, at)) = restore(words, kont, &self.heap) else { break Exit::Slow };
                         (pc, base) = (to, 0);
                         words[at] = value;
-                    }
+                        registers = window(words, 0);
+                        continue;
+                    };
+                    r!(0) = value;
+                    (pc, base) = (frame.pc as usize, frame.base as usize);
                     registers = window(words, base);
                 }
                 number::Primitive => {
