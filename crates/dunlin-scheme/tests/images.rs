@@ -124,7 +124,7 @@ fn objects_that_no_machine_makes_are_refused() {
 fn objects_of_wrong_shape_are_refused() {
     let object = |bytes: &[u8]| [HEADER, &[0, 0, 1], bytes, &[4, 0]].concat();
     let leading_zero = [&[2, 3][..], &[0; 8], &[1], &[0; 15]].concat();
-    // A bignum with a leading zero; several values that are one; a port of no machine; marks that are a number.
+    // A bignum with a leading zero; several values that are one; a port of no machine; a number as marks.
     for bytes in [&leading_zero[..], &[8, 1, 0, 2], &[16, 1, 0, 10], &[11, 2, 3, 2, 0, 0]] {
         assert_eq!(read(&object(bytes)), Err(ReadError::Unsound), "{bytes:?}");
     }
