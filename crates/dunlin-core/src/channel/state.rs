@@ -230,6 +230,9 @@ fn ends<T>(g: &Guard<'_, Inner<T>>) -> Ends {
     Ends { no_senders: g.has_any(NO_SENDER | RETIRED), no_receivers: g.has_any(NO_RECEIVER | RETIRED) }
 }
 
+/// What a caller of [`with_queue`](Chan::with_queue) does.
+type UseOfQueue<'f, T> = dyn FnMut(&mut Queue<T>, Ends, &mut After<T>) + 'f;
+
 /// The queue under the lock, made on first use.
 #[inline]
 fn queue<'g, T>(g: &'g mut Guard<'_, Inner<T>>) -> &'g mut QueueAndHub<T> {
@@ -1749,7 +1752,7 @@ impl<T> Chan<T> {
     }
 
     /// [`with_queue`](Self::with_queue), compiled once for each type of message, and not for each caller.
-    fn call_with_queue(&self, f: &mut dyn FnMut(&mut Queue<T>, Ends, &mut After<T>)) {
+    fn call_with_queue(&self, f: &mut UseOfQueue<'_, T>) {
         let mut after = After::new();
         let mut g = self.lock();
         let ends = ends(&g);
