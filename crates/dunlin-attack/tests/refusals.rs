@@ -122,7 +122,7 @@ fn refused_newcomers_are_counted_and_logged_once_for_each_source() {
         // (The peers no longer acknowledge anything.)
         let _ = node.leave().await;
         let lines = log.0.lock().expect("no test panics within").clone();
-        let refused: Vec<&String> = lines.iter().filter(|line| line.contains("refused as busy")).collect();
+        let refused: Vec<&String> = lines.iter().filter(|line| line.contains(" as busy: ")).collect();
         assert_eq!(refused.len(), FLOODERS.len(), "{lines:#?}");
         let count = lines.iter().find(|line| line.contains("more refusals"));
         let more = format!("{} more refusals", all - FLOODERS.len() as u64);

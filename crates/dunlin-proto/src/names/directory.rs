@@ -1,11 +1,10 @@
 //! What a node has declared, and the state of each declaration.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::{is_home, is_name};
 use crate::id::{ChannelId, Life, NodeId};
-use crate::id_map::IdMap;
 use crate::seldom::{First, Seldom};
 use crate::time::Time;
 use crate::wire::{Declaration, Face, Names, Room, Status, limits};
@@ -172,7 +171,7 @@ const CONFLICTS_MAX: usize = 16;
 pub struct Directory {
     server: Option<NodeId>,
     // Boxed: a node of a B-tree is about half empty where numbers ascend.
-    ends: IdMap<u64, Box<End>>,
+    ends: BTreeMap<u64, Box<End>>,
     said: VecDeque<(NodeId, Names)>,
     events: VecDeque<DirectoryEvent>,
 }

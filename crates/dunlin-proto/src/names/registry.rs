@@ -143,7 +143,7 @@ struct Member {
     addresses: Vec<String>,
     source: Source,
     /// Its declarations, by number: their names.
-    ends: IdMap<u64, Arc<str>>,
+    ends: BTreeMap<u64, Arc<str>>,
     bytes: usize,
     /// The connection to it is dead.
     lost: bool,
@@ -400,7 +400,7 @@ impl Registry {
             incarnation: life.incarnation,
             addresses: Vec::new(),
             source: Source::Unknown,
-            ends: IdMap::new(),
+            ends: BTreeMap::new(),
             bytes: 0,
             lost: false,
         });
