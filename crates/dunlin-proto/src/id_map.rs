@@ -1,8 +1,8 @@
 //! Maps from ids, in their order.
 //!
-//! A [`BTreeMap`] is compiled anew for each type of value, some 8,000 lines of LLVM's language each; with 30 of
-//! them, trees were more than half of what this crate compiled to. Here the tree leads from the number of an id
-//! to a place in a slab, so it is compiled once.
+//! A [`BTreeMap`] is compiled anew for each type of value, some 8,000 lines of LLVM's language each; with 30
+//! of them, trees were more than half of what this crate compiled to. Here the tree leads from the number of
+//! an id to a place in a slab, so it is compiled once.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Range;

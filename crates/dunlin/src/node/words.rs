@@ -1,7 +1,7 @@
 //! The messages of a node's own services, inquiries and roles.
 //!
-//! They travel as bytes, encoded and decoded here: a program compiles channels for each type of message, about
-//! three seconds of processor time each in a release build.
+//! They travel as bytes, encoded and decoded here: a program compiles channels for each type of message,
+//! about three seconds of processor time each in a release build.
 
 use bytes::Bytes;
 use dunlin_core::RecvError;
