@@ -60,6 +60,9 @@ impl Id for u64 {
 const PLACES_KEPT: usize = 64;
 
 /// A map from ids, with the methods of a [`BTreeMap`]. All iteration is in the order of the ids.
+///
+/// With small values it takes up to twice the memory of a tree, so records that a node has for each end or
+/// channel are in trees.
 #[derive(Clone)]
 pub struct IdMap<K, V> {
     places: BTreeMap<u128, usize>,

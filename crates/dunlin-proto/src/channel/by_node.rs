@@ -1,7 +1,7 @@
 //! Halves of channels, and which of them the end of a node's life affects.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use crate::id::{ChannelId, NodeId};
@@ -30,7 +30,7 @@ impl<T: Concerns> Concerns for Box<T> {
 /// what it affects, however many halves there are.
 #[derive(Clone, Debug)]
 pub(crate) struct ByNode<T> {
-    halves: IdMap<ChannelId, Half<T>>,
+    halves: BTreeMap<ChannelId, Half<T>>,
     /// Halves that may have changed, and some that are gone.
     changed: Vec<ChannelId>,
     listed: BTreeSet<(NodeId, ChannelId)>,
@@ -49,7 +49,7 @@ struct Half<T> {
 impl<T> Default for ByNode<T> {
     fn default() -> Self {
         Self {
-            halves: IdMap::new(),
+            halves: BTreeMap::new(),
             changed: Vec::new(),
             listed: BTreeSet::new(),
             names: IdMap::new(),
