@@ -11,8 +11,9 @@
 //! cargo run --profile measured -p dunlin-counts -- --json       one JSON object for each figure
 //! ```
 //!
-//! `cargo run -p dunlin-counts -- calls PROGRAM NAME...`, in a build without inlining, counts calls of
-//! functions by parts of their names.
+//! A dev build, which inlines nothing, counts calls instead, of programs between two nodes: locks, searches
+//! of trees, reads of the clock, wakes. The modes are the same; `cargo run -p dunlin-counts -- calls PROGRAM
+//! NAME...` counts the calls of any functions, by parts of their names.
 //!
 //! - [`programs`]: the counted programs;
 //! - [`measure`]: runs this binary under callgrind;

@@ -14,16 +14,53 @@ pub(crate) enum Kind {
     Instructions,
     Bytes,
     Allocations,
+    /// Locks of a node's state.
+    NodeLocks,
+    /// Locks of all mutexes of nodes, those of their states among them.
+    Mutexes,
+    /// Locks of channels.
+    ChannelLocks,
+    /// Searches of trees.
+    Searches,
+    ClockReads,
+    Wakes,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 3] = [Self::Instructions, Self::Bytes, Self::Allocations];
+    /// What an optimised build counts.
+    pub(crate) const COSTS: [Self; 3] = [Self::Instructions, Self::Bytes, Self::Allocations];
+    /// What a build without inlining counts, of programs between nodes.
+    pub(crate) const CALLS: [Self; 6] =
+        [Self::NodeLocks, Self::Mutexes, Self::ChannelLocks, Self::Searches, Self::ClockReads, Self::Wakes];
+
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        Self::COSTS.into_iter().chain(Self::CALLS)
+    }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Instructions => "instructions",
             Self::Bytes => "bytes",
             Self::Allocations => "allocations",
+            Self::NodeLocks => "node-locks",
+            Self::Mutexes => "mutexes",
+            Self::ChannelLocks => "channel-locks",
+            Self::Searches => "searches",
+            Self::ClockReads => "clock-reads",
+            Self::Wakes => "wakes",
+        }
+    }
+
+    /// A part of the names of the functions whose calls are counted.
+    fn called(self) -> Option<&'static str> {
+        match self {
+            Self::Instructions | Self::Bytes | Self::Allocations => None,
+            Self::NodeLocks => Some("node::state::Guarded::locked"),
+            Self::Mutexes => Some("dunlin::lock::lock"),
+            Self::ChannelLocks => Some("lock::Lock<T>::lock"),
+            Self::Searches => Some("search_tree"),
+            Self::ClockReads => Some("clock_gettime"),
+            Self::Wakes => Some("core::task::wake::Waker::wake"),
         }
     }
 }
@@ -36,11 +73,24 @@ pub(crate) struct Figure {
     pub(crate) value: f64,
 }
 
-/// The counts of one run, in the order of [`Kind::ALL`].
+/// The counts of one run, in the order of [`Kind::COSTS`].
 type Counts = [u64; 3];
 
-/// All figures of `program`.
+/// The figures of `program` that this build can count: an optimised one its costs, another one its calls.
 pub(crate) fn figures(program: &'static Program) -> Result<Vec<Figure>, String> {
+    if cfg!(debug_assertions) { called(program) } else { costs(program) }
+}
+
+fn called(program: &'static Program) -> Result<Vec<Figure>, String> {
+    if !program.has_calls {
+        return Ok(Vec::new());
+    }
+    let patterns: Vec<&str> = Kind::CALLS.into_iter().filter_map(Kind::called).collect();
+    let counted = calls(program, &patterns)?;
+    Ok(Kind::CALLS.into_iter().zip(counted).map(|(kind, value)| Figure { program, kind, value }).collect())
+}
+
+fn costs(program: &'static Program) -> Result<Vec<Figure>, String> {
     let (shorter, longer) = thread::scope(|both| {
         let shorter = both.spawn(|| counts(program, program.shorter));
         (counts(program, program.longer), shorter.join().expect("counting does not panic"))
@@ -48,7 +98,7 @@ pub(crate) fn figures(program: &'static Program) -> Result<Vec<Figure>, String> 
     let (longer, shorter) = (shorter?, longer?);
     let units = (program.longer - program.shorter) * program.units_each;
     let each = |index: usize| (longer[index] as f64 - shorter[index] as f64) / units as f64;
-    Ok(Kind::ALL.into_iter().enumerate().map(|(index, kind)| Figure { program, kind, value: each(index) }).collect())
+    Ok(Kind::COSTS.into_iter().enumerate().map(|(index, kind)| Figure { program, kind, value: each(index) }).collect())
 }
 
 /// How often the main thread calls functions whose names contain a pattern, for each unit of `program`. It

@@ -25,6 +25,8 @@ pub(crate) struct Program {
     pub(crate) units_each: u64,
     /// By how many percent its instructions may exceed their bound, and its bytes and allocations theirs.
     pub(crate) slack: (f64, f64),
+    /// Whether its calls of locks, trees and clocks are counted too.
+    pub(crate) has_calls: bool,
     run: fn(u64),
 }
 
@@ -33,12 +35,12 @@ pub(crate) struct Program {
 const FULL_TABLE: [u64; 2] = [64 * 63, 64 * 127];
 
 const fn local(name: &'static str, unit: &'static str, units_each: u64, run: fn(u64)) -> Program {
-    Program { name, unit, shorter: 10_000, longer: 20_000, units_each, slack: (2.0, 0.0), run }
+    Program { name, unit, shorter: 10_000, longer: 20_000, units_each, slack: (2.0, 0.0), has_calls: false, run }
 }
 
 const fn parked(name: &'static str, run: fn(u64)) -> Program {
     let [shorter, longer] = FULL_TABLE;
-    Program { name, unit: "process", shorter, longer, units_each: 1, slack: (2.0, 0.0), run }
+    Program { name, unit: "process", shorter, longer, units_each: 1, slack: (2.0, 0.0), has_calls: false, run }
 }
 
 pub(crate) static ALL: &[Program] = &[
@@ -64,6 +66,7 @@ pub(crate) static ALL: &[Program] = &[
         longer: 3_000,
         units_each: 1,
         slack: (5.0, 5.0),
+        has_calls: true,
         run: |n| spawned(remote(n)),
     },
     #[cfg(feature = "link")]
@@ -74,6 +77,7 @@ pub(crate) static ALL: &[Program] = &[
         longer: 3_000,
         units_each: 1,
         slack: (5.0, 5.0),
+        has_calls: true,
         run: |n| spawned(link(n)),
     },
 ];

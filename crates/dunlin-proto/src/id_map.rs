@@ -4,6 +4,7 @@
 //! of them, trees were more than half of what this crate compiled to. Here the tree leads from the number of
 //! an id to a place in a slab, so it is compiled once.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Range;
 use std::fmt;
@@ -67,6 +68,9 @@ const PLACES_KEPT: usize = 64;
 pub struct IdMap<K, V> {
     places: BTreeMap<u128, usize>,
     entries: Slab<(K, V)>,
+    /// The place that was found last. Most ids are looked up several times in succession: the tree is
+    /// searched only for the first.
+    last: Cell<usize>,
 }
 
 impl<K, V> Default for IdMap<K, V> {
@@ -78,7 +82,7 @@ impl<K, V> Default for IdMap<K, V> {
 impl<K, V> IdMap<K, V> {
     /// An empty map. It allocates nothing.
     pub const fn new() -> Self {
-        Self { places: BTreeMap::new(), entries: Slab::new() }
+        Self { places: BTreeMap::new(), entries: Slab::new(), last: Cell::new(0) }
     }
 
     /// How many entries it has.
@@ -140,21 +144,34 @@ impl<K, V> IdMap<K, V> {
 }
 
 impl<K: Id, V> IdMap<K, V> {
+    /// The place of this id.
+    #[inline]
+    fn place(&self, number: u128) -> Option<usize> {
+        let last = self.last.get();
+        // (A place that was vacated or has another id by now does not have this one.)
+        if self.entries.get(last).is_some_and(|(key, _)| key.number() == number) {
+            return Some(last);
+        }
+        let place = search(&self.places, number)?;
+        self.last.set(place);
+        Some(place)
+    }
+
     /// The value of this id.
     pub fn get(&self, key: &K) -> Option<&V> {
-        let place = self.places.get(&key.number())?;
-        self.entries.get(*place).map(|(_, value)| value)
+        let place = self.place(key.number())?;
+        self.entries.get(place).map(|(_, value)| value)
     }
 
     /// The value of this id, to be changed.
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        let place = self.places.get(&key.number())?;
-        self.entries.get_mut(*place).map(|(_, value)| value)
+        let place = self.place(key.number())?;
+        self.entries.get_mut(place).map(|(_, value)| value)
     }
 
     /// Whether this id has a value.
     pub fn contains_key(&self, key: &K) -> bool {
-        self.places.contains_key(&key.number())
+        self.place(key.number()).is_some()
     }
 
     /// Gives this id a value, and returns the one that it had.
@@ -177,8 +194,8 @@ impl<K: Id, V> IdMap<K, V> {
 
     /// The value of this id, which is made if there is none.
     pub fn get_or_insert_with(&mut self, key: K, value: impl FnOnce() -> V) -> &mut V {
-        let place = match self.places.get(&key.number()) {
-            Some(place) => *place,
+        let place = match self.place(key.number()) {
+            Some(place) => place,
             None => self.add(key, value()),
         };
         &mut self.entries[place].1
@@ -222,6 +239,11 @@ impl<K: Id, V> IdMap<K, V> {
         entries.sort_unstable_by_key(|(key, _)| key.number());
         entries.into_iter().map(|(_, value)| value)
     }
+}
+
+/// Compiled once, for all maps.
+fn search(places: &BTreeMap<u128, usize>, number: u128) -> Option<usize> {
+    places.get(&number).copied()
 }
 
 impl<K, V> IntoIterator for IdMap<K, V> {

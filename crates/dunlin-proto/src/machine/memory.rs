@@ -27,14 +27,21 @@ impl Endpoint {
     /// Whether the answers that wait for that node to read them are within the limit of one connection, and
     /// the pool has room for them.
     pub(super) fn has_room_for_answers(&mut self, node: NodeId) -> bool {
-        let Some(connection) = self.connections.get_mut(node) else { return true };
         let most = self.config.unacked_max.saturating_add(CONTROL_MAX);
-        connection.outbox.owed_bytes() <= most && self.reserve_answers(node)
+        self.reserve_answers_within(node, most)
     }
 
     /// Reserves room for the answers that wait for that node to read them. `false`: the pool has none.
     pub(super) fn reserve_answers(&mut self, node: NodeId) -> bool {
+        self.reserve_answers_within(node, usize::MAX)
+    }
+
+    /// The same. `false` also if more than `most` bytes are owed to that node.
+    fn reserve_answers_within(&mut self, node: NodeId, most: usize) -> bool {
         let Some(connection) = self.connections.get_mut(node) else { return true };
+        if connection.outbox.owed_bytes() > most {
+            return false;
+        }
         let answers = connection.outbox.answers() as u64;
         let freed = connection.inbox.account.answers_wait(answers, &mut self.pool);
         if freed == Some(true) {

@@ -1,7 +1,7 @@
 //! How tasks of a node are woken, and learn which channels need work.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Wake, Waker};
 
@@ -14,17 +14,16 @@ use crate::world;
 #[derive(Default)]
 pub(crate) struct Bell {
     rung: AtomicBool,
+    /// It was rung since [`take_news`](Self::take_news), also while the task [attended](Self::attend).
+    has_news: AtomicBool,
     waker: Mutex<Option<Waker>>,
-    stirred: Mutex<Stirred>,
+    stirred: Mutex<VecDeque<Half>>,
+    /// How many channels that has. It changes only under that lock.
+    waiting: AtomicUsize,
+    /// No task looks at those any more. It is set under that lock.
+    closed: AtomicBool,
     /// The woken task must not wait until the thread that rings has finished its work.
     for_anybody: bool,
-}
-
-#[derive(Default)]
-struct Stirred {
-    channels: VecDeque<Half>,
-    /// No task looks here any more.
-    closed: bool,
 }
 
 impl Bell {
@@ -34,6 +33,7 @@ impl Bell {
     }
 
     pub(crate) fn ring(&self) {
+        self.has_news.store(true, Ordering::Release);
         if !self.rung.swap(true, Ordering::AcqRel) {
             // Not within the lock: the woken task may wait again at once.
             let waker = lock(&self.waker).take();
@@ -70,35 +70,54 @@ impl Bell {
         self.rung.swap(false, Ordering::AcqRel);
     }
 
+    /// Whether the bell has rung since the last call, whatever the task did meanwhile. A ring after
+    /// [`depart`](Self::depart) wakes the task as well.
+    pub(super) fn take_news(&self) -> bool {
+        self.has_news.load(Ordering::Acquire) && self.has_news.swap(false, Ordering::AcqRel)
+    }
+
     /// This channel needs work. `false`: not here any more. The caller then has to ring the bell.
     fn stir(&self, half: Half) -> bool {
         let mut stirred = lock(&self.stirred);
-        if !stirred.closed {
-            stirred.channels.push_back(half);
+        let is_open = !self.is_closed();
+        if is_open {
+            stirred.push_back(half);
+            self.waiting.store(stirred.len(), Ordering::Release);
         }
-        !stirred.closed
+        is_open
     }
 
-    /// How many channels need work.
+    /// How many channels need work. A task that has called [`depart`](Self::depart) sees all of them but
+    /// those whose ring wakes it.
     pub(super) fn stirred(&self) -> usize {
-        lock(&self.stirred).channels.len()
+        self.waiting.load(Ordering::Acquire)
     }
 
     /// Takes out those for which `take` returns true.
     pub(super) fn take_if(&self, mut take: impl FnMut(Half) -> bool) {
-        lock(&self.stirred).channels.retain(|half| !take(*half));
+        let mut stirred = lock(&self.stirred);
+        stirred.retain(|half| !take(*half));
+        self.waiting.store(stirred.len(), Ordering::Release);
     }
 
     /// The next of them.
     pub(super) fn next(&self) -> Option<Half> {
-        lock(&self.stirred).channels.pop_front()
+        let mut stirred = lock(&self.stirred);
+        let next = stirred.pop_front();
+        self.waiting.store(stirred.len(), Ordering::Release);
+        next
     }
 
     /// No task looks here any more. Returns the channels that are left.
     pub(super) fn close(&self) -> VecDeque<Half> {
         let mut stirred = lock(&self.stirred);
-        stirred.closed = true;
-        std::mem::take(&mut stirred.channels)
+        self.closed.store(true, Ordering::Release);
+        self.waiting.store(0, Ordering::Release);
+        std::mem::take(&mut *stirred)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 }
 
@@ -135,7 +154,7 @@ impl EndWaker {
 
     /// Wakes the task that carries the end's connection, to do what the machine requires.
     pub(super) fn wake_carrier(&self) {
-        let carrier = lock(&self.carrier).clone().filter(|bell| !lock(&bell.stirred).closed);
+        let carrier = lock(&self.carrier).clone().filter(|bell| !bell.is_closed());
         if let Some(bell) = carrier.or_else(|| self.common.upgrade()) {
             bell.ring();
         }

@@ -184,7 +184,7 @@ impl Carrier {
                         driver.end_quick(locked.state, &mut self.quick);
                         driver.act(locked.state, locked.now);
                     }
-                    self.fill(locked);
+                    self.fill(locked, false);
                 });
             } else {
                 fetch |= self.bell.poll_rung(cx);
@@ -287,19 +287,24 @@ impl Carrier {
             }
             let work = !self.quick.is_empty() || self.bell.stirred() > 0;
             if !work {
-                self.fill(locked);
+                self.fill(locked, true);
             }
             work
         })
     }
 
-    /// Fetches the machine's output for this socket.
-    fn fill(&mut self, locked: &mut Locked<'_>) {
+    /// Fetches the machine's output for this socket. `always`: also if the bell has not rung since the last
+    /// call. The machine has it rung for all output that it has not announced before.
+    fn fill(&mut self, locked: &mut Locked<'_>, always: bool) {
         self.bell.depart();
         if self.bell.stirred() > 0 {
             self.bell.ring();
         }
+        let has_news = self.bell.take_news();
         self.parting |= locked.state.parting.contains_key(&self.id);
+        if !always && !has_news && !self.more {
+            return;
+        }
         self.more = true;
         if self.out.is_empty() {
             // It waits once: the next frames may be for another end.

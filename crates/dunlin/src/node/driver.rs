@@ -110,6 +110,7 @@ impl Driver {
                 }),
             }),
             errands: Mutex::default(),
+            has_errands: AtomicBool::new(false),
             abandoned: Mutex::default(),
             hurries: watch::Sender::new(false),
             bell: Arc::new(Bell::of_who_looks()),
@@ -138,9 +139,8 @@ impl Driver {
     /// The same. `quick`: works that run next; the quick ones of these actions are added to them.
     pub(super) fn act_beside(self: &Arc<Self>, state: &mut State, now: Time, mut quick: Option<&mut Vec<QuickJob>>) {
         loop {
-            let errands = std::mem::take(&mut *lock(&self.errands));
-            if !errands.is_empty() {
-                for errand in errands {
+            if self.has_errands.load(Ordering::Acquire) {
+                for errand in self.take_errands() {
                     self.run_errand(state, now, errand);
                 }
             }
@@ -367,22 +367,34 @@ impl Driver {
         self.with(|state, now| self.with_hub(state, now, f))
     }
 
+    fn add_errand(&self, errand: Errand) {
+        let mut errands = lock(&self.errands);
+        errands.push(errand);
+        self.has_errands.store(true, Ordering::Release);
+    }
+
+    fn take_errands(&self) -> Vec<Errand> {
+        let mut errands = lock(&self.errands);
+        self.has_errands.store(false, Ordering::Release);
+        std::mem::take(&mut *errands)
+    }
+
     /// No caller waits for this declaration any more. May be called from anywhere, also by the drop of a
     /// message.
     pub(crate) fn give_up(&self, number: u64) {
-        lock(&self.errands).push(Errand::Undeclare(number));
+        self.add_errand(Errand::Undeclare(number));
         self.bell.ring();
     }
 
     /// A client is to be declared anew. May be called from anywhere, also within the lock.
     pub(super) fn reclaimed(&self, reclaimed: Reclaimed) {
-        lock(&self.errands).push(Errand::DeclareAnew(reclaimed));
+        self.add_errand(Errand::DeclareAnew(reclaimed));
         self.bell.ring();
     }
 
     /// A waiting end of this number has something to send. May be called from anywhere, also within the lock.
     pub(super) fn end_stirs(&self, number: u64) {
-        lock(&self.errands).push(Errand::Stirs(number));
+        self.add_errand(Errand::Stirs(number));
         self.bell.ring();
     }
 

@@ -7,6 +7,7 @@ use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use dunlin_proto::time::Time;
 
@@ -68,11 +69,12 @@ impl Post {
             let mut quick = desk.carrier.quick_jobs();
             drop(desk);
             quick.iter_mut().for_each(QuickJob::run);
+            let mut took = Duration::ZERO;
             if self.bell.stirred() > 0 {
                 self.driver.watch.work_begins(&self.driver.bell);
                 self.driver.work(&self.bell, timed);
+                took = self.driver.now().since(since);
             }
-            let took = self.driver.now().since(since);
             let mut desk = lock(&self.desk);
             if desk.shift != shift {
                 // Another task serves the socket.

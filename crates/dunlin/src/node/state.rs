@@ -125,6 +125,8 @@ pub(crate) struct Driver {
     pub(super) guarded: Arc<Guarded>,
     /// The hub's tasks, which can be added where it may be locked.
     pub(super) errands: Mutex<Vec<Errand>>,
+    /// There may be some.
+    pub(super) has_errands: AtomicBool,
     /// What has to be done for the node to leave, once no handle of it is left.
     pub(super) abandoned: Mutex<Option<Abandoned>>,
     /// The runtime ends soon: a node that leaves does not wait for others any longer.

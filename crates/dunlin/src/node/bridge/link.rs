@@ -4,6 +4,7 @@
 //! It is called under the lock of a channel and takes the node's lock: so nothing may lock a channel that has
 //! a link while the node is locked.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Wake, Waker};
 
@@ -57,6 +58,8 @@ pub(in crate::node) struct MachineLink {
     /// Offers whose values the machine has not taken, since another request had come meanwhile: they must be
     /// notified that they are no longer reserved.
     refused: Mutex<Vec<Ticket>>,
+    /// There may be some.
+    has_refused: AtomicBool,
     /// At a home: how much may be buffered. It is locked only under the channel's lock, so the buffered sizes
     /// that it is given are current.
     budget: Mutex<Option<Budget>>,
@@ -71,7 +74,16 @@ impl MachineLink {
         from: Option<NodeId>,
     ) -> Arc<Self> {
         let waker = Waker::from(Arc::new(Task(bridge.clone())));
-        Arc::new(Self { node, half, from, waker, bridge, refused: Mutex::default(), budget: Mutex::default() })
+        Arc::new(Self {
+            node,
+            half,
+            from,
+            waker,
+            bridge,
+            refused: Mutex::default(),
+            has_refused: AtomicBool::new(false),
+            budget: Mutex::default(),
+        })
     }
 
     /// Sets the home's budget, which belongs to the link while the agent stands by.
@@ -85,7 +97,13 @@ impl MachineLink {
 
     /// The next offer that is no longer reserved.
     pub(super) fn next_refused(&self) -> Option<Ticket> {
-        lock(&self.refused).pop()
+        if !self.has_refused.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut refused = lock(&self.refused);
+        let next = refused.pop();
+        self.has_refused.store(!refused.is_empty(), Ordering::Release);
+        next
     }
 }
 
@@ -106,7 +124,9 @@ impl MachineLink {
             Word::Grant { ticket, request, value } => {
                 let is_granted = machine.grant(now, channel, ticket, request, value);
                 if !is_granted {
-                    lock(&self.refused).push(ticket);
+                    let mut refused = lock(&self.refused);
+                    refused.push(ticket);
+                    self.has_refused.store(true, Ordering::Release);
                 }
                 return is_granted;
             }
