@@ -15,6 +15,8 @@ impl Bench {
             Program::RemoteBeside | Program::RemoteBesideTransfer => remote::OWN_SOCKET,
             Program::LocalBeside => remote::ALONE,
             Program::Idle => remote::EPOLL,
+            Program::ClientsEach | Program::ClientsMemory => remote::TCP_EACH,
+            Program::ClientsShared => remote::TCP_IDS,
             Program::MoveMessages | Program::MoveTcp | Program::MoveSim => nodes::VALUE,
             Program::ChoiceMessages | Program::ChoiceTcp | Program::ChoiceSim => nodes::PLAIN,
             Program::ClaimMessages | Program::ClaimTcp | Program::ClaimSim => nodes::NOT_SHARED,
@@ -80,6 +82,9 @@ pub(crate) fn benches(program: Program, quick: bool) -> Vec<Bench> {
         }
         // A run takes 15 s, for any number of connections.
         Program::Idle => vec![bench("idle-5000", if quick { 1_000 } else { 5_000 }, "us/connection and second")],
+        Program::ClientsEach => vec![bench("clients-each", 30, "ns/call")],
+        Program::ClientsShared => vec![bench("clients-shared", 30, "ns/call")],
+        Program::ClientsMemory => vec![bench("clients-memory", 30, "bytes of the server/client")],
         Program::LocalBeside => vec![bench("local-beside", 20 * events, "ns/communication")],
         Program::MoveMessages => vec![bench("move-messages", 100, "messages/move")],
         Program::MoveTcp => vec![bench("move-tcp", 100, "ns/move")],
@@ -162,6 +167,10 @@ impl Goal {
             (Program::RemoteOverhead, remote::FIFO | remote::RENDEZVOUS) => Some(Self::AtMost(1.8)),
             (Program::RemoteBeside, remote::SAME_SOCKET) => Some(Self::Times(1.5)),
             (Program::Idle, remote::NODE) => Some(Self::Times(3.0)),
+            // At least .9 and .5 of the rate.
+            (Program::ClientsEach, remote::GUESTS) => Some(Self::Times(1.0 / 0.9)),
+            (Program::ClientsShared, remote::SHARED) => Some(Self::Times(2.0)),
+            (Program::ClientsMemory, remote::GUESTS) => Some(Self::Times(1.2)),
             // The rounds show how large the noise is.
             (Program::LocalBeside, remote::WITH_NODE | remote::BESIDE_PING) => Some(Self::Times(1.05)),
             (Program::Commstime, PAR) => Some(Self::OneOverOfGo(6.5)),

@@ -123,6 +123,8 @@ enum Command {
     LocalBeside,
     /// 5,000 connections with heartbeats only: processor time
     Idle,
+    /// A thousand clients that call one server: nanoseconds per call, and memory of the server
+    Clients,
     /// All between OS processes, and local-beside
     Remote,
     /// Instructions of a local communication with and without a node, counted by valgrind
@@ -214,6 +216,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         Command::RemoteBeside => vec![Program::RemoteBeside, Program::RemoteBesideTransfer],
         Command::LocalBeside => vec![Program::LocalBeside],
         Command::Idle => vec![Program::Idle],
+        Command::Clients => vec![Program::ClientsEach, Program::ClientsShared, Program::ClientsMemory],
         Command::Remote => Program::value_variants().iter().copied().filter(|program| program.is_remote()).collect(),
         Command::Moves => with_sim(&[Program::MoveMessages, Program::MoveTcp], Program::MoveSim),
         Command::NodeChoices => with_sim(&[Program::ChoiceMessages, Program::ChoiceTcp], Program::ChoiceSim),
@@ -316,6 +319,7 @@ mod tests {
             "all",
             "remote-beside",
             "idle",
+            "clients",
             "remote",
             "moves",
             "node-choices",

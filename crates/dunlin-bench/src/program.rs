@@ -27,6 +27,9 @@ pub(crate) enum Program {
     RemoteBeside,
     RemoteBesideTransfer,
     Idle,
+    ClientsEach,
+    ClientsShared,
+    ClientsMemory,
     LocalBeside,
     MoveMessages,
     MoveTcp,
@@ -88,6 +91,9 @@ impl fmt::Display for Program {
             Self::RemoteBeside => "remote-beside",
             Self::RemoteBesideTransfer => "remote-beside-transfer",
             Self::Idle => "idle",
+            Self::ClientsEach => "clients-each",
+            Self::ClientsShared => "clients-shared",
+            Self::ClientsMemory => "clients-memory",
             Self::LocalBeside => "local-beside",
             Self::MoveMessages => "move-messages",
             Self::MoveTcp => "move-tcp",
@@ -164,6 +170,11 @@ impl Program {
     /// Whether it needs several OS processes, or something in their place.
     pub(crate) fn is_remote(self) -> bool {
         !Self::LOCAL.contains(&self) && !self.is_over_nodes() && !self.is_offload() && !self.is_of_streams()
+    }
+
+    /// Whether it has many clients of one server.
+    pub(crate) fn is_of_clients(self) -> bool {
+        matches!(self, Self::ClientsEach | Self::ClientsShared | Self::ClientsMemory)
     }
 
     /// Whether it measures blocking calls.

@@ -7,9 +7,11 @@
 //! - [`programs`]: what the sides do, for those that have channels;
 //! - [`over_dunlin`], [`over_remoc`]: their channels; [`over_tcp`]: the sockets that are their reference;
 //! - [`idle`]: connections with heartbeats only;
+//! - [`clients`]: a thousand clients of one server;
 //! - [`beside`]: a ping beside a transfer, and local work beside a ping; [`counted`]: the bytes on the wire.
 
 mod beside;
+mod clients;
 pub(crate) mod counted;
 mod idle;
 pub(crate) mod over_dunlin;
@@ -36,6 +38,7 @@ use crate::peers::erlang::ERLANG;
 use crate::program::{Bench, Program};
 
 pub(crate) use beside::{ALONE, BESIDE_PING, OWN_SOCKET, SAME_SOCKET, WITH_NODE};
+pub(crate) use clients::{GUESTS, SHARED, TCP_EACH, TCP_IDS};
 pub(crate) use idle::{EPOLL, NODE};
 pub(crate) use over_dunlin::{BYTES, FIFO, RENDEZVOUS};
 pub(crate) use sides::free_port;
@@ -85,6 +88,7 @@ fn figure(side: &Side) -> anyhow::Result<f64> {
     match side.who.as_str() {
         _ if side.program == Program::LocalBeside => beside::local(side),
         _ if side.program == Program::Idle => idle::run(side),
+        _ if side.program.is_of_clients() => clients::run(side),
         _ if matches!(side.program, Program::RemoteBeside | Program::RemoteBesideTransfer) => beside::run(side),
         TCP | TCP_ACKED => over_tcp::run(side),
         #[cfg(feature = "link")]
@@ -126,6 +130,8 @@ pub(crate) fn participants(bench: &Bench, workers: &[usize], foreign: &Foreign) 
         Program::RemoteCommstime => &over_dunlin::COMMSTIME,
         Program::RemoteOverhead => &over_dunlin::OVERHEAD,
         Program::Idle => &idle::ALL,
+        Program::ClientsEach | Program::ClientsMemory => &clients::EACH,
+        Program::ClientsShared => &clients::ONE,
         Program::RemoteBeside | Program::RemoteBesideTransfer => &beside::REMOTE,
         _ => &beside::LOCAL,
     };
