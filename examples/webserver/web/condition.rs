@@ -23,8 +23,8 @@ pub(crate) enum Verdict {
 
 /// Evaluates the conditions, in the order of RFC 9110, section 13.2.2.
 pub(crate) fn verdict(request: &Request, file: &Validators) -> Verdict {
-    if let Some(tags) = request.header("If-Match") {
-        if !names(tags, &file.tag, false) {
+    if let Some(tags) = request.list("If-Match") {
+        if !names(&tags, &file.tag, false) {
             return Verdict::Failed;
         }
     } else if let Some(since) = date(request, "If-Unmodified-Since")
@@ -32,8 +32,8 @@ pub(crate) fn verdict(request: &Request, file: &Validators) -> Verdict {
     {
         return Verdict::Failed;
     }
-    if let Some(tags) = request.header("If-None-Match") {
-        if names(tags, &file.tag, true) {
+    if let Some(tags) = request.list("If-None-Match") {
+        if names(&tags, &file.tag, true) {
             return if request.method == Method::Post { Verdict::Failed } else { Verdict::NotModified };
         }
     } else if let Some(since) = date(request, "If-Modified-Since")
@@ -53,9 +53,9 @@ pub(crate) fn range_counts(request: &Request, file: &Validators) -> bool {
     }
 }
 
-fn names(tags: &str, tag: &str, weak: bool) -> bool {
-    tags.trim() == "*"
-        || tags.split(',').map(str::trim).any(|one| one == tag || weak && one.strip_prefix("W/") == Some(tag))
+fn names(tags: &[u8], tag: &str, weak: bool) -> bool {
+    let is_it = |one: &[u8]| one == tag.as_bytes() || weak && one.strip_prefix(b"W/") == Some(tag.as_bytes());
+    tags.trim_ascii() == b"*" || tags.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).any(is_it)
 }
 
 fn date(request: &Request, name: &str) -> Option<SystemTime> {

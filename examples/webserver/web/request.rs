@@ -69,6 +69,13 @@ impl Request {
         let value = values.next()?;
         if values.next().is_some() { None } else { std::str::from_utf8(&value.1).ok() }
     }
+
+    /// The value of a header that is a list: its lines form one list (RFC 9110, section 5.3).
+    pub(crate) fn list(&self, name: &str) -> Option<Vec<u8>> {
+        let lines = self.headers.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));
+        let lines: Vec<&[u8]> = lines.map(|(_, value)| &**value).collect();
+        (!lines.is_empty()).then(|| lines.join(&b','))
+    }
 }
 
 /// Headers of a request; more are refused with 431.

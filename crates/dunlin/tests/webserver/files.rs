@@ -227,6 +227,12 @@ fn conditional_headers_determine_the_response_status() {
                 (format!("If-None-Match: {tag}\r\n"), 304),
                 (format!("If-None-Match: \"other\", W/{tag}\r\n"), 304),
                 ("If-None-Match: *\r\n".to_owned(), 304),
+                // Two lines are one list, and a tag may have any bytes.
+                (format!("If-None-Match: \"other\"\r\nIf-None-Match: {tag}\r\n"), 304),
+                (format!("If-None-Match: {tag}\r\nIf-None-Match: \"\u{fc}\"\r\n"), 304),
+                (format!("If-None-Match: \"a\"\r\nIf-None-Match: \"b\"\r\nIf-Modified-Since: {modified}\r\n"), 200),
+                (format!("If-Match: \"other\"\r\nIf-Match: {tag}\r\n"), 200),
+                ("If-Match: \"a\"\r\nIf-Match: \"b\"\r\n".to_owned(), 412),
                 ("If-None-Match: \"other\"\r\n".to_owned(), 200),
                 (format!("If-None-Match: \"other\"\r\nIf-Modified-Since: {modified}\r\n"), 200),
                 (format!("If-Modified-Since: {modified}\r\n"), 304),
