@@ -66,7 +66,8 @@ pub(crate) async fn read(client: &mut Client) -> Result<Box<Turn>, NoRequest> {
 
 impl Turn {
     fn new(site: &Site, request: Request) -> Self {
-        let line = format!("{} {}", request.method.name(), request.target);
+        let version = if request.is_1_1 { "HTTP/1.1" } else { "HTTP/1.0" };
+        let line = format!("{} {} {version}", request.method.name(), request.target);
         Self { next: Next::of(site, &request), request, line, redirects: 0 }
     }
 

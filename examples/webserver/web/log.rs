@@ -1,7 +1,8 @@
 //! The access log: a process that writes lines to a file, in the common format.
 
+use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -35,22 +36,43 @@ impl Log {
     pub(crate) fn start(path: Option<PathBuf>, stats: Arc<Stats>) -> io::Result<(Self, Process<()>)> {
         let file = path.map(|path| fs::File::options().append(true).create(true).open(path)).transpose()?;
         let (tx, rx) = channel_with(fifo(LINES_MAX));
-        let process = spawn_named("log", write(file.map(Arc::new), rx, stats.clone()));
+        let process = spawn_named("log", append(file.map(Arc::new), rx, stats.clone()));
         Ok((Self { lines: tx.share(), stats }, process))
     }
 
     /// Never waits: a full disk must not delay a response.
     pub(crate) fn line(&mut self, client: &str, request: &str, status: u16, bytes: u64) {
-        let date = httpdate::fmt_http_date(SystemTime::now());
-        // A target may contain quotes.
-        let line = format!("{client} - - [{date}] \"{}\" {status} {bytes}\n", request.replace('"', "%22"));
+        let date = date(SystemTime::now());
+        let line = format!("{client} - - [{date}] \"{}\" {status} {bytes}\n", escape(request));
         if self.lines.try_send(line).is_err() {
             self.stats.log_lost.add(1);
         }
     }
 }
 
-async fn write(file: Option<Arc<fs::File>>, mut lines: Receiver<String>, stats: Arc<Stats>) {
+/// The time in the common format, such as `10/Oct/2000:13:55:36 +0000`.
+pub(crate) fn date(time: SystemTime) -> String {
+    let date = httpdate::fmt_http_date(time);
+    let mut words = date.split(' ').skip(1);
+    let [day, month, year, time] = std::array::from_fn(|_| words.next().unwrap_or_default());
+    format!("{day}/{month}/{year}:{time} +0000")
+}
+
+/// The text without quotes, backslashes and control characters, which would end the field or act on a
+/// terminal.
+fn escape(request: &str) -> String {
+    let mut text = String::with_capacity(request.len());
+    for c in request.chars() {
+        if c.is_control() || matches!(c, '"' | '\\') {
+            let _ = write!(text, "\\x{:02X}", u32::from(c));
+        } else {
+            text.push(c);
+        }
+    }
+    text
+}
+
+async fn append(file: Option<Arc<fs::File>>, mut lines: Receiver<String>, stats: Arc<Stats>) {
     let mut is_behind = false;
     while let Ok(mut text) = lines.recv().await {
         if !is_behind {

@@ -274,7 +274,7 @@ fn etag_differs_between_modification_times_within_one_second() {
         for nanoseconds in [0, 1, 999_999_999] {
             let file = fs::File::options().write(true).open(&path).unwrap();
             file.set_modified(std::time::UNIX_EPOCH + Duration::new(1_000_000_000, nanoseconds)).unwrap();
-            let Ok(Found::File(found)) = Files::new(&scratch.path("root")).unwrap().find("/x").await else {
+            let Ok(Found::File(found)) = Files::new(&scratch.path("root")).unwrap().find("/x", patient().disk).await else {
                 panic!("it is there");
             };
             tags.insert(found.validators.tag.clone());
@@ -312,13 +312,23 @@ fn requests_are_in_the_log_and_in_the_statistics() {
         let page = client.get("/stats.html").await;
         assert!(page.text().contains("<tr><td>responses 2xx</td><td>1</td></tr>"), "{}", page.text());
         assert!(page.text().contains("<tr><td>connections now</td><td>1</td></tr>"), "{}", page.text());
+        client.send("GET /\x1b[31m HTTP/1.1\r\nHost: h\r\n\r\n").await;
+        assert_eq!(client.response(false).await.unwrap().status, 400);
         server.stop().await.unwrap();
     });
     let log = fs::read_to_string(scratch.path("log")).unwrap();
     let lines: Vec<&str> = log.lines().collect();
-    assert_eq!(lines.len(), 3, "{log}");
-    assert!(lines[0].starts_with("127.0.0.1 - - [") && lines[0].ends_with("] \"GET /x\" 200 5"), "{log}");
-    assert!(lines[1].contains("] \"GET /no%22such\" 404 "), "{log}");
+    assert_eq!(lines.len(), 4, "{log}");
+    assert!(lines[0].starts_with("127.0.0.1 - - [") && lines[0].ends_with(" +0000] \"GET /x HTTP/1.1\" 200 5"), "{log}");
+    assert!(lines[1].contains("] \"GET /no\\x22such HTTP/1.1\" 404 "), "{log}");
+    // A refused request may have any bytes.
+    assert!(lines[3].contains("] \"GET /\\x1B[31m HTTP/1.1\" 400 "), "{log}");
+}
+
+#[test]
+fn time_in_the_log_has_the_common_format() {
+    let time = std::time::UNIX_EPOCH + Duration::from_secs(784_111_777);
+    assert_eq!(super::web::log::date(time), "06/Nov/1994:08:49:37 +0000");
 }
 
 /// In both layouts.
