@@ -3,13 +3,13 @@
 use std::fs;
 use std::io::{self, Seek, SeekFrom, Write};
 
-use dunlin::blocking::room;
 use dunlin::io::Connection;
 use dunlin::prelude::*;
 use rustix::fs::{Mode, OFlags};
 
 use super::chunked::Chunked;
 use super::limits::Limits;
+use super::pool::on_pool;
 use super::request::Framing;
 use super::status::Status;
 
@@ -67,7 +67,7 @@ pub(crate) async fn read(
             return Ok(Err(Status::ContentTooLarge));
         }
         if memory.len() > limits.body_memory_max || is_over && body.is_some() {
-            body = Some(spill(body, std::mem::take(&mut memory)).await?);
+            body = Some(spill(body, std::mem::take(&mut memory), limits).await?);
         }
         if is_over {
             return Ok(Ok(match body {
@@ -88,8 +88,8 @@ pub(crate) async fn read(
 }
 
 /// Moves the bytes in memory to the end of the file.
-async fn spill(body: Option<(fs::File, u64)>, memory: Vec<u8>) -> io::Result<(fs::File, u64)> {
-    let call = room().await.blocking(move |_| {
+async fn spill(body: Option<(fs::File, u64)>, memory: Vec<u8>, limits: &Limits) -> io::Result<(fs::File, u64)> {
+    let call = on_pool(limits.disk, move |_| {
         let (mut file, length) = match body {
             Some(body) => body,
             None => {
@@ -100,5 +100,5 @@ async fn spill(body: Option<(fs::File, u64)>, memory: Vec<u8>) -> io::Result<(fs
         file.write_all(&memory)?;
         Ok((file, length + memory.len() as u64))
     });
-    call.await.unwrap_or_else(|error| Err(io::Error::other(error.to_string())))
+    call.await
 }

@@ -70,7 +70,11 @@ pub(crate) async fn answer(client: &mut Client, request: &Request) -> io::Result
         Err(status) => return Ok(Outcome::error(status, false)),
     };
     let started = match command(client, request, &body) {
-        Some(command) => start(command, body).await,
+        Some(command) => alt! { biased;
+            started = future(Box::pin(start(command, body))) => started,
+            // Its file may be on a disk that does not answer.
+            () = sleep(client.site.limits.cgi_head) => Err(Status::GatewayTimeout),
+        },
         None => Err(Status::NotFound),
     };
     let mut program = match started {

@@ -167,15 +167,15 @@ impl Client {
         let begin = range.start;
         if range.end - range.start >= self.site.limits.sendfile_min {
             self.write(std::mem::take(out).into()).await?;
-            let (patience, stats) = (self.site.limits.piece, &self.site.stats);
-            let (at, is_over) = sendfile::send(&mut self.connection, file, range.clone(), patience, stats).await?;
+            let (limits, stats) = (&self.site.limits, &self.site.stats);
+            let (at, is_over) = sendfile::send(&mut self.connection, file, range.clone(), limits, stats).await?;
             if is_over {
                 return Ok(at - begin);
             }
             range.start = at;
         }
         while !range.is_empty() {
-            let piece = file.read(&range).await?;
+            let piece = file.read(&range, self.site.limits.disk).await?;
             if piece.is_empty() {
                 break;
             }
@@ -222,6 +222,6 @@ impl Client {
 
     /// Lets the client read the response, even while it still sends.
     pub(crate) async fn close(mut self) {
-        let _ = self.connection.close().within(Duration::from_secs(2)).await;
+        let _ = self.connection.close().within(self.site.limits.close).await;
     }
 }

@@ -39,7 +39,7 @@ pub(crate) async fn serve(mut client: Client) {
     loop {
         let mut turn = match read(&mut client).await {
             Ok(turn) => turn,
-            Err(NoRequest::Ended) => return,
+            Err(NoRequest::Ended) => return client.close().await,
             Err(NoRequest::Refused(status, line)) => return Box::pin(client.refuse(&line, status)).await,
         };
         // Boxed, so that an idle connection does not reserve memory for it.
@@ -145,7 +145,7 @@ async fn find(client: &Client, request: &Request) -> Answer {
         Some(directory) => format!("{directory}/index.html"),
         None => request.path.clone(),
     };
-    match client.site.files.find(&path).await {
+    match client.site.files.find(&path, client.site.limits.disk).await {
         Ok(Found::File(file)) => Answer::file(request, &file),
         Ok(Found::Directory) => {
             let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));

@@ -158,7 +158,8 @@ async fn read(
                 // If the workers have ended, the connection ends.
                 let _ = to.send(Job { client, turn }).await;
             }
-            Err(NoRequest::Ended) => {}
+            // The client may be slow to close.
+            Err(NoRequest::Ended) => drop(dunlin::spawn_named("closing", client.close())),
             Err(NoRequest::Refused(status, line)) => client.refuse(&line, status).await,
         }
     }

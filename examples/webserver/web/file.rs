@@ -10,12 +10,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use dunlin::blocking::room;
 use dunlin::io::Bytes;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::condition::Validators;
+use super::pool::on_pool;
 use super::status::Status;
 
 /// The files beneath a directory.
@@ -69,7 +69,7 @@ impl Files {
     }
 
     /// Finds the object at a decoded path.
-    pub(crate) async fn find(&self, path: &str) -> Result<Found, Status> {
+    pub(crate) async fn find(&self, path: &str, patience: Duration) -> Result<Found, Status> {
         let now = Instant::now();
         if let Some((looked, found)) = self.open.lock().unwrap_or_else(PoisonError::into_inner).get(path)
             && now.duration_since(*looked) < FRESH
@@ -77,14 +77,13 @@ impl Files {
             return Ok(found.clone());
         }
         let (root, relative) = (self.root.clone(), path.trim_start_matches('/').to_owned());
-        let place = room().await;
-        let found = place.blocking(move |_| open(&root, &relative)).await;
-        let found = found.unwrap_or_else(|error| Err(io::Error::other(error.to_string()))).map_err(|error| {
+        let found = on_pool(patience, move |_| open(&root, &relative)).await.map_err(|error| {
             match error.raw_os_error().map(Errno::from_raw_os_error) {
                 Some(Errno::ACCESS | Errno::PERM) => Status::Forbidden,
                 Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Status::ServiceUnavailable,
                 // Also a path that leads out of the root.
                 Some(_) => Status::NotFound,
+                None if error.kind() == io::ErrorKind::TimedOut => Status::ServiceUnavailable,
                 None => Status::InternalServerError,
             }
         })?;
@@ -134,7 +133,7 @@ fn open(root: &OwnedFd, path: &str) -> io::Result<Found> {
 }
 
 /// Opens one component after the other, none of which may be a symbolic link.
-fn open_without_links(root: &OwnedFd, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
+pub(crate) fn open_without_links(root: &OwnedFd, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
     let mut at: Option<OwnedFd> = None;
     let mut components = path.split('/').filter(|component| !component.is_empty()).peekable();
     while let Some(component) = components.next() {
@@ -162,7 +161,7 @@ fn manner(file: &std::fs::File) -> Manner {
 
 impl Opened {
     /// Reads one piece of `range`: empty if the file has become shorter.
-    pub(crate) async fn read(&self, range: &Range<u64>) -> io::Result<Bytes> {
+    pub(crate) async fn read(&self, range: &Range<u64>, patience: Duration) -> io::Result<Bytes> {
         let length = usize::try_from(range.end - range.start).unwrap_or(PIECE_MAX).min(PIECE_MAX);
         let mut piece = vec![0; length];
         let read = match self.manner {
@@ -183,11 +182,11 @@ impl Opened {
             return Ok(piece.into());
         }
         let (file, at) = (self.file.clone(), range.start);
-        let call = room().await.blocking(move |_| {
+        let call = on_pool(patience, move |_| {
             let read = file.read_at(&mut piece, at)?;
             piece.truncate(read);
             Ok(piece.into())
         });
-        call.await.unwrap_or_else(|error| Err(io::Error::other(error.to_string())))
+        call.await
     }
 }

@@ -27,6 +27,10 @@ pub(crate) struct Limits {
     pub(crate) idle: Duration,
     /// For each piece of a body that is received or sent.
     pub(crate) piece: Duration,
+    /// For each call that may wait for a disk. Then the request gets 503, or its connection ends.
+    pub(crate) disk: Duration,
+    /// In which a client may read the rest of its last response and close its side of the connection.
+    pub(crate) close: Duration,
     /// From the start of a CGI program to the end of its head; then the request gets 504.
     pub(crate) cgi_head: Duration,
     /// From the start of a CGI program to its end; then it is killed.
@@ -49,6 +53,8 @@ impl Default for Limits {
             head: Duration::from_secs(10),
             idle: Duration::from_secs(75),
             piece: Duration::from_secs(30),
+            disk: Duration::from_secs(10),
+            close: Duration::from_secs(2),
             cgi_head: Duration::from_secs(10),
             cgi: Duration::from_secs(60),
             shutdown: Duration::from_secs(10),

@@ -9,6 +9,7 @@
 //! | `answer`, `range`, `condition`, `status` | the response for a file |
 //! | `file` | files opened beneath the root, kept for a second, read in place or by the pool |
 //! | `sendfile` | large files, sent by the pool |
+//! | `pool` | calls that may wait for a disk, with a deadline |
 //! | `cgi` | programs: their variables, input, output and deadlines |
 //! | `log`, `stats`, `limits` | the access log, the page `/stats.html`, the bounds |
 
@@ -23,6 +24,7 @@ pub(crate) mod farm;
 pub(crate) mod file;
 pub(crate) mod limits;
 pub(crate) mod log;
+mod pool;
 pub(crate) mod range;
 pub(crate) mod request;
 mod sendfile;

@@ -6,25 +6,28 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use dunlin::blocking::{Stop, room};
+use dunlin::blocking::Stop;
 use dunlin::io::Connection;
 use dunlin::prelude::*;
 use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown};
 
 use super::file::Opened;
+use super::limits::Limits;
+use super::pool::on_pool;
 use super::stats::Stats;
 
 /// The maximum bytes of one call, however fast the client reads: other clients wait for its thread.
 const CALL_MAX: u64 = 8 << 20;
 
-/// Sends a range of a file, each piece within `patience`. Returns the position that it has reached, and
+/// Sends a range of a file, each piece within its deadlines. Returns the position that it has reached, and
 /// whether it is done: before the end of the range if the file has become shorter. Not every file system
 /// supports `sendfile`.
 pub(crate) async fn send(
     connection: &mut Connection,
     file: &Opened,
     mut range: Range<u64>,
-    patience: Duration,
+    limits: &Limits,
     stats: &Stats,
 ) -> io::Result<(u64, bool)> {
     // Its own descriptor: the call may outlive the process that awaits it, and the connection ends with that
@@ -32,11 +35,16 @@ pub(crate) async fn send(
     let socket = Arc::new(connection.as_fd().try_clone_to_owned()?);
     while !range.is_empty() {
         // A thread must not wait for a client.
-        connection.writable().within(patience).await?;
-        let (socket, file, part) = (socket.clone(), file.file.clone(), range.clone());
-        let call = room().await.blocking(move |stop| step(&*socket, &*file, part, stop));
+        connection.writable().within(limits.piece).await?;
+        let (file, part) = (file.file.clone(), range.clone());
+        let copy = socket.clone();
+        let step = on_pool(limits.disk, move |stop| step(&*copy, &*file, part, stop)).await;
+        if step.is_err() {
+            // An abandoned call keeps its descriptor of the socket, so dropping the connection would not end it.
+            let _ = shutdown(&socket, Shutdown::Both);
+        }
         let begin = range.start;
-        match call.await.unwrap_or_else(|error| Err(io::Error::other(error.to_string())))? {
+        match step? {
             Some((at, file_ends)) => range = at..if file_ends { at } else { range.end },
             None => return Ok((begin, false)),
         }

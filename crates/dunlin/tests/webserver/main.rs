@@ -82,7 +82,16 @@ impl Drop for Scratch {
 /// Limits that no test reaches on a busy machine.
 fn patient() -> Limits {
     let long = Duration::from_secs(300);
-    Limits { head: long, idle: long, piece: long, cgi_head: long, cgi: long, shutdown: long, ..Limits::default() }
+    Limits {
+        head: long,
+        idle: long,
+        piece: long,
+        disk: long,
+        cgi_head: long,
+        cgi: long,
+        shutdown: long,
+        ..Limits::default()
+    }
 }
 
 /// Serves a directory.
