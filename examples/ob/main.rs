@@ -3,9 +3,9 @@
 //! Run it beside the example `webserver`:
 //! `cargo run --release --example ob -- http://127.0.0.1:8080/ -n 100000 -c 10 -k`
 
-mod command;
-mod histogram;
-mod load;
+pub(crate) mod command;
+pub(crate) mod histogram;
+pub(crate) mod load;
 
 use std::process::ExitCode;
 
@@ -13,15 +13,20 @@ use command::{HELP, parse};
 use load::Report;
 
 fn main() -> ExitCode {
-    let (plan, histogram) = match parse(std::env::args().skip(1)) {
+    ExitCode::from(run(std::env::args().skip(1)))
+}
+
+/// Runs the command, and returns its exit code: 1 if a request has failed, 2 for a wrong command line.
+pub(crate) fn run(arguments: impl Iterator<Item = String>) -> u8 {
+    let (plan, histogram) = match parse(arguments) {
         Ok(Some(parsed)) => parsed,
         Ok(None) => {
             println!("{HELP}");
-            return ExitCode::SUCCESS;
+            return 0;
         }
         Err(text) => {
             eprintln!("ob: {text}\n\n{HELP}");
-            return ExitCode::from(2);
+            return 2;
         }
     };
     let report = dunlin::block_on(load::run(plan));
@@ -29,7 +34,7 @@ fn main() -> ExitCode {
     if histogram {
         print!("{}", report.latencies.bars());
     }
-    if report.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    u8::from(report.failed > 0)
 }
 
 fn print(report: &Report) {

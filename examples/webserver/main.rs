@@ -9,7 +9,9 @@
 //! Run it: `cargo run --release --example webserver -- --root DIRECTORY`. Linux only.
 
 #[cfg(target_os = "linux")]
-mod web;
+pub(crate) mod command;
+#[cfg(target_os = "linux")]
+pub(crate) mod web;
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
@@ -28,21 +30,8 @@ mod linux {
     use dunlin::prelude::*;
     use tokio::signal::unix::{SignalKind, signal};
 
-    use super::web::farm::{self, Numbers};
-    use super::web::limits::Limits;
+    use super::command::{HELP, parse, warning};
     use super::web::server::{Server, Settings};
-
-    const HELP: &str = "\
-Usage: webserver --root DIRECTORY [--listen ADDRESS] [--cgi DIRECTORY] [--log FILE] [--farm [NUMBERS]]
-
-  --root DIRECTORY   what is served; paths lead nowhere else, links neither
-  --listen ADDRESS   host:port, 127.0.0.1:8080 if it is not given; port 0 is any free one
-  --cgi DIRECTORY    programs for /cgi-bin/NAME; without it there are none
-  --log FILE         the access log, to which lines are appended
-  --farm [NUMBERS]   a fixed number of readers, file workers and CGI workers instead of a process for each
-                     connection: 128,256,32 if none are given; idle connections hold readers
-
-/stats.html shows what the server has done. SIGINT and SIGTERM stop it when the requests under way have ended.";
 
     pub(crate) fn main() -> ExitCode {
         let (address, settings) = match parse(std::env::args().skip(1)) {
@@ -65,42 +54,12 @@ Usage: webserver --root DIRECTORY [--listen ADDRESS] [--cgi DIRECTORY] [--log FI
         }
     }
 
-    fn parse(arguments: impl Iterator<Item = String>) -> std::result::Result<Option<(String, Settings)>, String> {
-        let (mut root, mut cgi, mut log, mut address) = (None, None, None, "127.0.0.1:8080".to_owned());
-        let mut farm = None;
-        let mut arguments = arguments.peekable();
-        while let Some(argument) = arguments.next() {
-            let mut value = || arguments.next().ok_or_else(|| format!("{argument} needs a value"));
-            match &*argument {
-                "--help" | "-h" => return Ok(None),
-                "--root" => root = Some(value()?.into()),
-                "--cgi" => cgi = Some(value()?.into()),
-                "--log" => log = Some(value()?.into()),
-                "--listen" => address = value()?,
-                "--farm" => {
-                    let numbers = arguments.next_if(|next| !next.starts_with('-'));
-                    farm = Some(numbers.map_or(Ok(farm::NUMBERS), |numbers| read_numbers(&numbers))?);
-                }
-                _ => return Err(format!("unknown argument {argument}")),
-            }
-        }
-        let root = root.ok_or("--root is missing")?;
-        Ok(Some((address, Settings { root, cgi, log, limits: Limits::default(), farm })))
-    }
-
-    fn read_numbers(text: &str) -> std::result::Result<Numbers, String> {
-        let numbers: Vec<usize> = text.split(',').filter_map(|number| number.parse().ok()).collect();
-        match numbers[..] {
-            [readers, files, programs] if readers > 0 && files > 0 && programs > 0 => {
-                Ok(Numbers { readers, files, programs })
-            }
-            _ => Err(format!("--farm takes three positive numbers, such as 128,256,32, not {text}")),
-        }
-    }
-
     async fn run(address: &str, settings: Settings) -> Result {
         let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        if let Some(text) = warning(files, settings.limits.connections_max) {
+            eprintln!("webserver: {text}");
+        }
         let server = Server::start(dunlin::io::tcp::listen(address).await?, settings)?;
         println!("serving at http://{}/, with at most {files} open files", server.address);
         alt! {

@@ -5,6 +5,8 @@
 
 #[path = "support/actor.rs"]
 mod actor;
+#[path = "support/skipped.rs"]
+mod skipped;
 
 use std::io::Write;
 use std::net::TcpListener;
@@ -14,6 +16,7 @@ use std::time::Duration;
 use actor::{Actor, say};
 use dunlin::node::ConnectionState;
 use dunlin::prelude::*;
+use skipped::report_skipped;
 
 /// Longer than the link is down when it comes back: that lasts only until both nodes have noticed it and this
 /// test has read that.
@@ -204,16 +207,6 @@ fn run(command: &str) -> Result<(), String> {
         Ok(())
     } else {
         Err(format!("{command}: {}", String::from_utf8_lossy(&output.stderr).trim()))
-    }
-}
-
-/// Reports a test that cannot run here, past the harness, which shows only the output of failing tests.
-fn report_skipped(what: &str) {
-    let _ = writeln!(std::io::stderr(), "SKIPPED {what}");
-    // The gate lists the skipped tests at its end.
-    if let Some(list) = std::env::var_os("DUNLIN_SKIPPED") {
-        let list = std::fs::OpenOptions::new().append(true).create(true).open(list);
-        writeln!(list.expect("DUNLIN_SKIPPED is a file"), "{what}").expect("DUNLIN_SKIPPED can be written");
     }
 }
 

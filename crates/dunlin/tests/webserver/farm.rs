@@ -16,7 +16,7 @@ use crate::client::Client;
 pub(crate) const FEW: Numbers = Numbers { readers: 4, files: 4, programs: 2 };
 
 /// The names of the processes of a server, with their identities.
-fn names(site: &Site) -> BTreeSet<(String, Pid)> {
+pub(crate) fn names(site: &Site) -> BTreeSet<(String, Pid)> {
     let processes = site.processes.lock().unwrap();
     processes.iter().filter(|p| !p.is_finished()).map(|p| (p.name().unwrap().to_owned(), p.pid())).collect()
 }

@@ -274,7 +274,8 @@ fn etag_differs_between_modification_times_within_one_second() {
         for nanoseconds in [0, 1, 999_999_999] {
             let file = fs::File::options().write(true).open(&path).unwrap();
             file.set_modified(std::time::UNIX_EPOCH + Duration::new(1_000_000_000, nanoseconds)).unwrap();
-            let Ok(Found::File(found)) = Files::new(&scratch.path("root")).unwrap().find("/x", patient().disk).await else {
+            let Ok(Found::File(found)) = Files::new(&scratch.path("root")).unwrap().find("/x", patient().disk).await
+            else {
                 panic!("it is there");
             };
             tags.insert(found.validators.tag.clone());
@@ -319,7 +320,10 @@ fn requests_are_in_the_log_and_in_the_statistics() {
     let log = fs::read_to_string(scratch.path("log")).unwrap();
     let lines: Vec<&str> = log.lines().collect();
     assert_eq!(lines.len(), 4, "{log}");
-    assert!(lines[0].starts_with("127.0.0.1 - - [") && lines[0].ends_with(" +0000] \"GET /x HTTP/1.1\" 200 5"), "{log}");
+    assert!(
+        lines[0].starts_with("127.0.0.1 - - [") && lines[0].ends_with(" +0000] \"GET /x HTTP/1.1\" 200 5"),
+        "{log}"
+    );
     assert!(lines[1].contains("] \"GET /no\\x22such HTTP/1.1\" 404 "), "{log}");
     // A refused request may have any bytes.
     assert!(lines[3].contains("] \"GET /\\x1B[31m HTTP/1.1\" 400 "), "{log}");

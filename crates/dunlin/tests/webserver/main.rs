@@ -6,22 +6,23 @@
 mod body;
 mod cgi;
 mod client;
-#[expect(dead_code, reason = "the help is for the command line")]
-#[path = "../../../../examples/ob/command.rs"]
-mod command;
 mod farm;
 mod files;
-#[path = "../../../../examples/ob/histogram.rs"]
-mod histogram;
-#[path = "../../../../examples/ob/load.rs"]
-mod load;
 mod misuse;
 mod ob;
+#[allow(dead_code, reason = "its main is for `cargo run --example`")]
+#[path = "../../../../examples/ob/main.rs"]
+mod ob_example;
 mod pure;
+mod scarce;
 mod sendfile;
-#[allow(dead_code, reason = "the command line uses the rest")]
-#[path = "../../../../examples/webserver/web/mod.rs"]
-mod web;
+#[path = "../support/skipped.rs"]
+mod skipped;
+mod stop;
+mod stuck;
+#[allow(dead_code, reason = "its main is for `cargo run --example`")]
+#[path = "../../../../examples/webserver/main.rs"]
+mod webserver_example;
 
 use std::fs;
 use std::future::Future;
@@ -37,6 +38,7 @@ use client::Client;
 use web::farm::Numbers;
 use web::limits::Limits;
 use web::server::{Server, Settings};
+use webserver_example::web;
 
 /// A directory that its drop removes.
 struct Scratch(PathBuf);

@@ -5,10 +5,10 @@ use dunlin::prelude::*;
 use proptest::prelude::{ProptestConfig, prop_assert, prop_assert_eq, proptest};
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 
-use super::command::parse;
-use super::histogram::Histogram;
-use super::load::{Pace, Plan, run};
-use super::with_server;
+use super::ob_example::command::parse;
+use super::ob_example::histogram::Histogram;
+use super::ob_example::load::{Pace, Plan, run};
+use super::{ob_example, with_server};
 
 fn plan(address: &str, requests: u64, in_flight: usize, pace: Pace) -> Plan {
     Plan {
@@ -250,6 +250,30 @@ fn command_line_is_a_plan_or_refused() {
     ] {
         assert!(parsed(bad).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn exit_code_reports_failed_requests_and_wrong_arguments() {
+    /// The command starts a runtime of its own.
+    async fn exit_code(line: String) -> u8 {
+        let command = move || ob_example::run(line.split_whitespace().map(str::to_owned));
+        blocking(|_| std::thread::spawn(command).join().unwrap()).await.unwrap()
+    }
+    with_server(
+        |scratch| drop(scratch.file("x", "krill")),
+        |site| async move {
+            let url = format!("http://{}", site.address);
+            assert_eq!(exit_code(format!("{url}/x -n 5 -c 2 --histogram")).await, 0);
+            // Each request has a response.
+            assert_eq!(exit_code(format!("{url}/none -n 5")).await, 0);
+            assert_eq!(exit_code("--help".to_owned()).await, 0);
+            assert_eq!(exit_code(format!("{url}/x --krill")).await, 2);
+            let unused = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+            bind(&unused, &std::net::SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+            let refused = std::net::SocketAddr::try_from(getsockname(&unused).unwrap()).unwrap();
+            assert_eq!(exit_code(format!("http://{refused}/x -n 5")).await, 1);
+        },
+    );
 }
 
 proptest! {

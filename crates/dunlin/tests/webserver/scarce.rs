@@ -1,0 +1,189 @@
+//! What the server does where the system lacks something, and its command line.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::process::Command;
+
+use dunlin::io::tcp;
+use dunlin::prelude::*;
+use dunlin::waits::{self, Pid};
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketType};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::client::Client;
+use super::farm::FEW;
+use super::web::farm::{NUMBERS, Numbers};
+use super::web::file::{Files, Found, open_without_links};
+use super::web::server::{Server, Settings};
+use super::webserver_example::command::{parse, warning};
+use super::{Scratch, patient, serve};
+
+#[test]
+fn without_openat2_no_path_leads_through_a_link() {
+    let scratch = Scratch::new();
+    scratch.file("x", "krill");
+    scratch.file("sub/y", "squid");
+    fs::write(scratch.path("secret"), "salp").unwrap();
+    let root = scratch.path("root");
+    for (link, to) in
+        [("file", "x"), ("out", "../secret"), ("absolute", "/etc/passwd"), ("folder", "sub"), ("up", "..")]
+    {
+        symlink(to, root.join(link)).unwrap();
+    }
+    let root = rustix::fs::open(&root, OFlags::DIRECTORY | OFlags::RDONLY, Mode::empty()).unwrap();
+    let open = |path: &str| open_without_links(&root, path, OFlags::RDONLY | OFlags::CLOEXEC);
+    for path in ["x", "sub/y", "sub", "sub/"] {
+        open(path).unwrap();
+    }
+    for path in ["file", "out", "absolute", "folder", "folder/y", "up/secret", "none", "x/", "x/y", ""] {
+        open(path).unwrap_err();
+    }
+}
+
+/// Where reads never wait.
+#[test]
+fn file_in_memory_is_sent_whole() {
+    let root = PathBuf::from(format!("/dev/shm/dunlin-web-{}", std::process::id()));
+    fs::create_dir_all(&root).unwrap();
+    let contents: Vec<u8> = (0..200_000_u32).map(|n| (n ^ n >> 8) as u8).collect();
+    fs::write(root.join("x"), &contents).unwrap();
+    dunlin::block_on(async {
+        let files = Files::new(&root).unwrap();
+        let Ok(Found::File(file)) = files.find("/x", patient().disk).await else { panic!("it is there") };
+        let mut read = Vec::new();
+        while (read.len() as u64) < file.length {
+            let piece = file.read(&(read.len() as u64..file.length), patient().disk).await.unwrap();
+            assert!(!piece.is_empty());
+            read.extend_from_slice(&piece);
+        }
+        assert!(read == contents);
+    });
+    fs::remove_dir_all(&root).unwrap();
+}
+
+/// In a program of its own with few descriptors.
+#[test]
+fn clients_wait_while_there_are_no_descriptors_and_are_served_after() {
+    const INSIDE: &str = "DUNLIN_TEST_DESCRIPTORS";
+    if std::env::var_os(INSIDE).is_some() {
+        let scratch = Scratch::new();
+        scratch.file("x", "krill");
+        scratch.file("y", "squid");
+        return dunlin::block_on(async {
+            let server = serve(&scratch, patient()).await;
+            let to = server.address.to_string();
+            let mut first = Client::connect(&to).await;
+            assert_eq!(first.get("/x").await.text(), "krill");
+            let before = getrlimit(Resource::Nofile);
+            let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+            setrlimit(Resource::Nofile, Rlimit { current: Some(64), ..before }).unwrap();
+            let mut used = Vec::new();
+            while let Ok(file) = fs::File::open("/dev/null") {
+                used.push(file);
+            }
+            // The system connects the second client, and the server cannot accept it.
+            let (mut connected, mut is_connected) = channel();
+            let second = blocking(move |_| {
+                rustix::net::connect(&socket, &to.parse::<SocketAddr>().unwrap()).unwrap();
+                connected.send(()).wait().unwrap();
+                let mut client = TcpStream::from(socket);
+                client.write_all(b"GET /y HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").unwrap();
+                let mut response = String::new();
+                client.read_to_string(&mut response).map(|_| response)
+            });
+            is_connected.recv().await.unwrap();
+            let unopened = first.get("/y").await;
+            assert_eq!((unopened.status, unopened.header("Retry-After")), (503, Some("1")));
+            assert_eq!(first.get("/x").await.text(), "krill", "it is open");
+            assert_eq!(server.site.stats.accepted.get(), 1);
+            setrlimit(Resource::Nofile, before).unwrap();
+            drop(used);
+            let response = second.await.unwrap().unwrap();
+            assert!(response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("squid"), "{response}");
+            drop(first);
+            server.stop().await.unwrap();
+            println!("all were served");
+        });
+    }
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    program.args([
+        "--exact",
+        "scarce::clients_wait_while_there_are_no_descriptors_and_are_served_after",
+        "--nocapture",
+    ]);
+    let output = program.env(INSIDE, "1").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("all were served"), "{output:?}");
+}
+
+#[test]
+fn without_a_directory_for_programs_there_are_none() {
+    let scratch = Scratch::new();
+    scratch.program("good", "printf 'Content-Type: a/b\\n\\nsquid'");
+    scratch.file("cgi-bin/x", "krill");
+    dunlin::block_on(async {
+        let settings = Settings { root: scratch.path("root"), cgi: None, log: None, limits: patient(), farm: None };
+        let server = Server::start(tcp::listen("127.0.0.1:0").await.unwrap(), settings).unwrap();
+        let mut client = Client::connect(&server.address.to_string()).await;
+        assert_eq!(client.get("/cgi-bin/good").await.status, 404);
+        assert_eq!(client.get("/cgi-bin/x").await.text(), "krill");
+        drop(client);
+        server.stop().await.unwrap();
+    });
+}
+
+#[test]
+fn each_process_of_the_default_layout_has_a_name_and_waits() {
+    let scratch = Scratch::new();
+    dunlin::block_on(async {
+        let server = serve(&scratch, patient()).await;
+        let client = Client::connect(&server.address.to_string()).await;
+        let waiting = || -> BTreeSet<String> {
+            let pids: Vec<Pid> = waits::snapshot().into_iter().map(|wait| wait.who).collect();
+            waits::processes().into_iter().filter(|p| pids.contains(&p.first)).filter_map(|p| p.name).collect()
+        };
+        while ["acceptor", "connection", "log"].iter().any(|name| !waiting().contains(*name)) {
+            tokio::task::yield_now().await;
+        }
+        drop(client);
+        server.stop().await.unwrap();
+    });
+}
+
+#[test]
+fn command_line_is_settings_or_refused() {
+    let parsed = |line: &str| parse(line.split_whitespace().map(str::to_owned));
+    let (address, settings) = parsed("--root r").unwrap().unwrap();
+    assert_eq!((&*address, settings.root, settings.farm), ("127.0.0.1:8080", "r".into(), None));
+    assert_eq!((settings.cgi, settings.log), (None, None));
+    let line = "--farm --root r --cgi c --log l --listen [::1]:0";
+    let (address, settings) = parsed(line).unwrap().unwrap();
+    assert_eq!((&*address, settings.farm), ("[::1]:0", Some(NUMBERS)));
+    assert_eq!((settings.cgi, settings.log), (Some("c".into()), Some("l".into())));
+    let numbers = Some(Numbers { readers: 4, files: 4, programs: 2 });
+    assert_eq!((parsed("--root r --farm 4,4,2").unwrap().unwrap().1.farm, numbers), (numbers, Some(FEW)));
+    assert!(parsed("--root r --help").unwrap().is_none());
+    for bad in [
+        "",
+        "--root",
+        "--root r --krill",
+        "--root r --farm 4,4",
+        "--root r --farm 4,4,0",
+        "--root r --farm 4,x,4,2",
+        "--root r --farm 4,4,2,1",
+        "--root r r",
+    ] {
+        assert!(parsed(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn server_warns_if_it_may_open_fewer_files_than_it_has_connections() {
+    assert!(warning(1_024, 20_000).unwrap().contains("1024 open files"));
+    assert_eq!(warning(20_000, 20_000), None);
+}
