@@ -130,10 +130,9 @@ pub(crate) fn head<'a>(status: Status, headers: impl IntoIterator<Item = (&'a st
         let _ = write!(head, "{name}: {value}\r\n");
     }
     head.push_str(match after {
-        After::Close => "Connection: close\r\n",
-        After::KeepAlive { is_1_1: false } => "Connection: keep-alive\r\n",
-        After::KeepAlive { is_1_1: true } => "",
+        After::Close => "Connection: close\r\n\r\n",
+        After::KeepAlive { is_1_1: false } => "Connection: keep-alive\r\n\r\n",
+        After::KeepAlive { is_1_1: true } => "\r\n",
     });
-    head.push_str("\r\n");
     head
 }

@@ -89,7 +89,7 @@ pub(crate) async fn read(
 
 /// Moves the bytes in memory to the end of the file.
 async fn spill(body: Option<(fs::File, u64)>, memory: Vec<u8>, limits: &Limits) -> io::Result<(fs::File, u64)> {
-    let call = on_pool(limits.disk, move |_| {
+    on_pool(limits.disk, move |_| {
         let (mut file, length) = match body {
             Some(body) => body,
             None => {
@@ -99,6 +99,6 @@ async fn spill(body: Option<(fs::File, u64)>, memory: Vec<u8>, limits: &Limits) 
         };
         file.write_all(&memory)?;
         Ok((file, length + memory.len() as u64))
-    });
-    call.await
+    })
+    .await
 }

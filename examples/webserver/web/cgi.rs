@@ -69,27 +69,19 @@ pub(crate) async fn answer(client: &mut Client, request: &Request) -> io::Result
         Ok(body) => body,
         Err(status) => return Ok(Outcome::error(status, false)),
     };
-    let started = match command(client, request, &body) {
-        Some(command) => alt! { biased;
-            started = future(Box::pin(start(command, body))) => started,
-            // Its file may be on a disk that does not answer.
-            () = sleep(client.site.limits.cgi_head) => Err(Status::GatewayTimeout),
-        },
-        None => Err(Status::NotFound),
+    let (begin, command) = (Instant::now(), command(client, request, &body));
+    let (limits, mut output) = (&client.site.limits, Vec::new());
+    let answered = async {
+        // It may be on a disk that does not answer.
+        let mut program = start(command.ok_or(Status::NotFound)?, body).await?;
+        read_head(&mut program, &mut output, limits.cgi_head_max).await.map(|cgi| (program, cgi))
     };
-    let mut program = match started {
-        Ok(program) => program,
-        Err(status) => return Ok(Outcome::error(status, request.keep_alive)),
-    };
-    let begin = Instant::now();
-    let mut output = Vec::new();
-    let limits = &client.site.limits;
-    let read = alt! {
-        read = future(Box::pin(read_head(&mut program, &mut output, limits.cgi_head_max))) => read,
+    let answered = alt! {
+        answered = future(Box::pin(answered)) => answered,
         () = sleep(limits.cgi_head) => Err(Status::GatewayTimeout),
     };
-    let cgi = match read {
-        Ok(cgi) => cgi,
+    let (program, cgi) = match answered {
+        Ok(answered) => answered,
         Err(status) => return Ok(Outcome::error(status, request.keep_alive)),
     };
     let deadline = begin + client.site.limits.cgi;
@@ -193,21 +185,12 @@ fn host_name(host: &str) -> &str {
 }
 
 async fn start(mut command: Command, body: Body) -> Result<Program, Status> {
-    command.stdout(Stdio::piped());
-    let body = match body {
-        Body::Memory(bytes) if bytes.is_empty() => {
-            command.stdin(Stdio::null());
-            None
-        }
-        Body::Memory(bytes) => {
-            command.stdin(Stdio::piped());
-            Some(Bytes::from(bytes))
-        }
-        Body::File(file, _) => {
-            command.stdin(file);
-            None
-        }
+    let (stdin, body) = match body {
+        Body::Memory(bytes) if bytes.is_empty() => (Stdio::null(), None),
+        Body::Memory(bytes) => (Stdio::piped(), Some(Bytes::from(bytes))),
+        Body::File(file, _) => (file.into(), None),
     };
+    command.stdin(stdin).stdout(Stdio::piped());
     let mut program = program::start(command).await.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Status::NotFound,
         io::ErrorKind::PermissionDenied => Status::Forbidden,
@@ -230,29 +213,21 @@ async fn read_head(program: &mut Program, output: &mut Vec<u8>, max: usize) -> R
             let head = std::mem::replace(output, rest);
             return parse_head(&head).ok_or(Status::BadGateway);
         }
-        match stdout.read(4096).await {
-            Ok(piece) if !piece.is_empty() && output.len() + piece.len() <= max + 4096 => {
-                output.extend_from_slice(&piece);
-                if output.len() > max && head_end(output).is_none() {
-                    return Err(Status::BadGateway);
-                }
-            }
-            _ => return Err(Status::BadGateway),
+        let piece = stdout.read(4096).await.unwrap_or_default();
+        output.extend_from_slice(&piece);
+        if piece.is_empty() || output.len() > max && head_end(output).is_none() {
+            return Err(Status::BadGateway);
         }
     }
 }
 
 /// Programs end lines with or without a carriage return.
 fn head_end(output: &[u8]) -> Option<usize> {
-    let mut begin = 0;
-    while let Some(length) = output[begin..].iter().position(|byte| *byte == b'\n') {
-        let line = &output[begin..begin + length];
-        begin += length + 1;
-        if line.is_empty() || line == b"\r" {
-            return Some(begin);
-        }
-    }
-    None
+    let mut end = 0;
+    output.split_inclusive(|byte| *byte == b'\n').find_map(|line| {
+        end += line.len();
+        matches!(line, b"\n" | b"\r\n").then_some(end)
+    })
 }
 
 /// Parses the head that a program has written, with its empty line. `None` if it is malformed.
@@ -346,7 +321,9 @@ async fn send(
         sent += output.len() as u64;
         if !output.is_empty() {
             let piece = std::mem::take(&mut output);
-            client.write(if in_chunks { chunk(&piece) } else { piece }.into()).await?;
+            let length = format!("{:x}\r\n", piece.len());
+            let chunk = [length.as_bytes(), &piece, b"\r\n"];
+            client.write(if in_chunks { chunk.concat() } else { piece }.into()).await?;
         }
         if left == 0 {
             break true;
@@ -371,11 +348,4 @@ async fn send(
         client.site.stats.cut.add(1);
     }
     Ok(Sent { status: cgi.status, bytes: sent, goes_on: goes_on && is_whole })
-}
-
-fn chunk(piece: &[u8]) -> Vec<u8> {
-    let mut chunk = format!("{:x}\r\n", piece.len()).into_bytes();
-    chunk.extend_from_slice(piece);
-    chunk.extend_from_slice(b"\r\n");
-    chunk
 }

@@ -45,12 +45,6 @@ pub(crate) enum NoRequest {
     Refused(Status, String),
 }
 
-impl NoRequest {
-    fn refused(status: Status) -> Self {
-        Self::Refused(status, "-".to_owned())
-    }
-}
-
 /// The sent part of a response.
 pub(crate) struct Sent {
     pub(crate) status: Status,
@@ -82,6 +76,7 @@ impl Client {
     pub(crate) async fn read_head(&mut self) -> Result<Vec<u8>, NoRequest> {
         let limits = self.site.limits.clone();
         let (mut searched, mut deadline) = (0, None);
+        let refused = |status| Err(NoRequest::Refused(status, "-".to_owned()));
         loop {
             // Skips empty lines before a request.
             while searched == 0 && self.buffer.starts_with(b"\r\n") {
@@ -93,8 +88,8 @@ impl Client {
                     return Ok(std::mem::replace(&mut self.buffer, rest));
                 }
                 Ok(None) if self.buffer.len() <= limits.head_max => {}
-                Ok(_) => return Err(NoRequest::refused(Status::HeadTooLarge)),
-                Err(status) => return Err(NoRequest::refused(status)),
+                Ok(_) => return refused(Status::HeadTooLarge),
+                Err(status) => return refused(status),
             }
             let is_idle = self.buffer.is_empty();
             if is_idle {
@@ -114,7 +109,7 @@ impl Client {
             match piece {
                 Ok(piece) if !piece.is_empty() => self.buffer.extend_from_slice(&piece),
                 Err(error) if error.kind() == io::ErrorKind::TimedOut && !is_idle => {
-                    return Err(NoRequest::refused(Status::RequestTimeout));
+                    return refused(Status::RequestTimeout);
                 }
                 _ => return Err(NoRequest::Ended),
             }
@@ -180,12 +175,8 @@ impl Client {
                 break;
             }
             range.start += piece.len() as u64;
-            if out.is_empty() {
-                self.write(piece).await?;
-            } else {
-                out.extend_from_slice(&piece);
-                self.write(std::mem::take(out).into()).await?;
-            }
+            let first = std::mem::take(out);
+            self.write(if first.is_empty() { piece } else { [&first[..], &piece].concat().into() }).await?;
         }
         Ok(range.start - begin)
     }

@@ -43,7 +43,14 @@ pub(crate) async fn serve(mut client: Client) {
             Err(NoRequest::Refused(status, line)) => return Box::pin(client.refuse(&line, status)).await,
         };
         // Boxed, so that an idle connection does not reserve memory for it.
-        let sent = Box::pin(turn.all(&mut client)).await;
+        let sent = Box::pin(async {
+            loop {
+                if let Some(sent) = turn.step(&mut client).await.transpose() {
+                    break sent;
+                }
+            }
+        });
+        let sent = sent.await;
         match turn.end(&mut client, sent) {
             Then::NextRequest => {}
             Then::Close => return client.close().await,
@@ -69,14 +76,6 @@ impl Turn {
         let version = if request.is_1_1 { "HTTP/1.1" } else { "HTTP/1.0" };
         let line = format!("{} {} {version}", request.method.name(), request.target);
         Self { next: Next::of(site, &request), request, line, redirects: 0 }
-    }
-
-    async fn all(&mut self, client: &mut Client) -> io::Result<Sent> {
-        loop {
-            if let Some(sent) = self.step(client).await? {
-                return Ok(sent);
-            }
-        }
     }
 
     /// Records the sent response.

@@ -59,9 +59,8 @@ pub(crate) fn start(site: &Arc<Site>, numbers: Numbers, stop: Shared<Receiver<()
         to_programs: tx_programs.share(),
         left: tx_left.share(),
     };
-    for (role, count) in
-        [(Role::Reader, numbers.readers), (Role::Files, numbers.files), (Role::Programs, numbers.programs)]
-    {
+    let all = [(Role::Reader, numbers.readers), (Role::Files, numbers.files), (Role::Programs, numbers.programs)];
+    for (role, count) in all {
         (1..=count).for_each(|number| crew.start(role, number));
     }
     site.start("keeper", keep(crew, rx_left, stop));

@@ -182,11 +182,11 @@ impl Opened {
             return Ok(piece.into());
         }
         let (file, at) = (self.file.clone(), range.start);
-        let call = on_pool(patience, move |_| {
+        on_pool(patience, move |_| {
             let read = file.read_at(&mut piece, at)?;
             piece.truncate(read);
             Ok(piece.into())
-        });
-        call.await
+        })
+        .await
     }
 }

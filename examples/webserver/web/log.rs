@@ -1,8 +1,8 @@
 //! The access log: a process that writes lines to a file, in the common format.
 
-use std::fmt::Write as _;
+use std::borrow::Cow;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -42,8 +42,8 @@ impl Log {
 
     /// Never waits: a full disk must not delay a response.
     pub(crate) fn line(&mut self, client: &str, request: &str, status: u16, bytes: u64) {
-        let date = date(SystemTime::now());
-        let line = format!("{client} - - [{date}] \"{}\" {status} {bytes}\n", escape(request));
+        let (date, request) = (date(SystemTime::now()), escape(request));
+        let line = format!("{client} - - [{date}] \"{request}\" {status} {bytes}\n");
         if self.lines.try_send(line).is_err() {
             self.stats.log_lost.add(1);
         }
@@ -60,16 +60,10 @@ pub(crate) fn date(time: SystemTime) -> String {
 
 /// The text without quotes, backslashes and control characters, which would end the field or act on a
 /// terminal.
-fn escape(request: &str) -> String {
-    let mut text = String::with_capacity(request.len());
-    for c in request.chars() {
-        if c.is_control() || matches!(c, '"' | '\\') {
-            let _ = write!(text, "\\x{:02X}", u32::from(c));
-        } else {
-            text.push(c);
-        }
-    }
-    text
+fn escape(request: &str) -> Cow<'_, str> {
+    let is_special = |c: char| c.is_control() || matches!(c, '"' | '\\');
+    let escape = |c| if is_special(c) { format!("\\x{:02X}", u32::from(c)) } else { c.to_string() };
+    if request.contains(is_special) { request.chars().map(escape).collect() } else { request.into() }
 }
 
 async fn append(file: Option<Arc<fs::File>>, mut lines: Receiver<String>, stats: Arc<Stats>) {

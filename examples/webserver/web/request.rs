@@ -65,17 +65,20 @@ impl Request {
 
     /// The value of a header that occurs exactly once.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
-        let mut values = self.headers.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));
-        let value = values.next()?;
-        if values.next().is_some() { None } else { std::str::from_utf8(&value.1).ok() }
+        let [value] = lines(&self.headers, name)[..] else { return None };
+        std::str::from_utf8(value).ok()
     }
 
     /// The value of a header that is a list: its lines form one list (RFC 9110, section 5.3).
     pub(crate) fn list(&self, name: &str) -> Option<Vec<u8>> {
-        let lines = self.headers.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));
-        let lines: Vec<&[u8]> = lines.map(|(_, value)| &**value).collect();
+        let lines = lines(&self.headers, name);
         (!lines.is_empty()).then(|| lines.join(&b','))
     }
+}
+
+/// The values of all lines of a header.
+fn lines<'a>(headers: &'a [(String, Vec<u8>)], name: &str) -> Vec<&'a [u8]> {
+    headers.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| &**value).collect()
 }
 
 /// Headers of a request; more are refused with 431.
@@ -112,9 +115,7 @@ pub(crate) fn parse(head: &[u8]) -> Result<Request, Status> {
     }
     let headers: Vec<(String, Vec<u8>)> =
         parsed.headers.iter().map(|header| (header.name.to_owned(), header.value.to_vec())).collect();
-    let all = |name: &str| -> Vec<&[u8]> {
-        headers.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| &**value).collect()
-    };
+    let all = |name: &str| lines(&headers, name);
     let is_1_1 = parsed.version == Some(1);
     let method = match parsed.method {
         Some("GET") => Method::Get,
@@ -188,15 +189,15 @@ fn split_target(target: &str) -> Result<(String, String), Status> {
 /// Replaces `%41` by `A`; `None` if the text is malformed or not UTF-8.
 fn decode(text: &str) -> Option<String> {
     let (mut decoded, mut rest) = (Vec::new(), text.as_bytes());
-    while let Some((byte, after)) = rest.split_first() {
-        if *byte == b'%' {
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte == b'%' {
             let (digits, after) = after.split_at_checked(2)?;
             let [high, low] = [digits[0], digits[1]].map(|digit| (digit as char).to_digit(16));
             decoded.push((high? * 16 + low?) as u8);
             rest = after;
         } else {
-            decoded.push(*byte);
-            rest = after;
+            decoded.push(byte);
         }
     }
     String::from_utf8(decoded).ok()

@@ -36,8 +36,7 @@ pub(crate) async fn send(
     while !range.is_empty() {
         // A thread must not wait for a client.
         connection.writable().within(limits.piece).await?;
-        let (file, part) = (file.file.clone(), range.clone());
-        let copy = socket.clone();
+        let (copy, file, part) = (socket.clone(), file.file.clone(), range.clone());
         let step = on_pool(limits.disk, move |stop| step(&*copy, &*file, part, stop)).await;
         if step.is_err() {
             // An abandoned call keeps its descriptor of the socket, so dropping the connection would not end it.

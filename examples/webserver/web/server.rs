@@ -47,6 +47,7 @@ impl Server {
     /// If the server cannot open the root or the log.
     pub(crate) fn start(listener: Listener, settings: Settings) -> io::Result<Self> {
         let stats = Arc::new(Stats::default());
+        stats.since.get_or_init(std::time::Instant::now);
         let (log, log_process) = Log::start(settings.log, stats.clone())?;
         let site = Arc::new(Site {
             files: Files::new(&settings.root)?,
@@ -76,8 +77,7 @@ impl Server {
         alt! {
             _ = log => Ok(()),
             () = sleep(site.limits.shutdown) => {
-                let connections = site.stats.connections.get();
-                Err(io::Error::other(format!("{connections} connections were busy at the deadline")))
+                Err(io::Error::other(format!("{} connections were busy at the deadline", site.stats.connections.get())))
             }
         }
     }

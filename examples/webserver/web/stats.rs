@@ -1,6 +1,7 @@
 //! The counts of the server's work, and the page that shows them.
 
 use std::fmt::Write;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -11,7 +12,8 @@ use super::status::Status;
 /// Independent counts: a page may show a request whose bytes are not counted yet.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
-    since: Since,
+    /// When the server was started.
+    pub(crate) since: OnceLock<Instant>,
     pub(crate) connections: Count,
     pub(crate) accepted: Count,
     pub(crate) bytes: Count,
@@ -43,16 +45,6 @@ impl Count {
     }
 }
 
-/// When the server was started.
-#[derive(Debug)]
-struct Since(Instant);
-
-impl Default for Since {
-    fn default() -> Self {
-        Self(Instant::now())
-    }
-}
-
 impl Stats {
     pub(crate) fn responded(&self, status: Status) {
         self.responses[usize::from(status.code() / 100).min(5)].add(1);
@@ -64,7 +56,7 @@ impl Stats {
     }
 
     pub(crate) fn page(&self) -> String {
-        let seconds = self.since.0.elapsed().as_secs_f64();
+        let seconds = self.since.get_or_init(Instant::now).elapsed().as_secs_f64();
         let requests: u64 = self.responses.iter().map(Count::get).sum();
         let mut rows = String::new();
         let mut row = |name: &str, value: String| {

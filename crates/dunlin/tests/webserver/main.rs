@@ -141,3 +141,22 @@ impl Site {
         &self.root
     }
 }
+
+/// The lines of each file of the server, without comments and empty ones. `--nocapture` prints them.
+#[test]
+fn web_server_has_at_most_2000_lines() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/webserver");
+    let files = |folder: &Path| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
+    let mut all = 0;
+    for file in files(&folder).into_iter().chain(files(&folder.join("web"))).filter(|file| file.is_file()) {
+        if file.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&file).unwrap();
+            let is_code = |line: &&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
+            let lines = text.lines().filter(is_code).count();
+            println!("{lines:>5} {}", file.file_name().unwrap().display());
+            all += lines;
+        }
+    }
+    println!("{all:>5} in all");
+    assert!((1_000..=2_000).contains(&all), "{all} lines");
+}

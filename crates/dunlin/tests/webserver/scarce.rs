@@ -20,7 +20,7 @@ use super::farm::FEW;
 use super::web::farm::{NUMBERS, Numbers};
 use super::web::file::{Files, Found, open_without_links};
 use super::web::server::{Server, Settings};
-use super::webserver_example::command::{parse, warning};
+use super::webserver_example::linux::{parse, warning};
 use super::{Scratch, patient, serve};
 
 #[test]
@@ -50,7 +50,7 @@ fn without_openat2_no_path_leads_through_a_link() {
 fn file_in_memory_is_sent_whole() {
     let root = PathBuf::from(format!("/dev/shm/dunlin-web-{}", std::process::id()));
     fs::create_dir_all(&root).unwrap();
-    let contents: Vec<u8> = (0..200_000_u32).map(|n| (n ^ n >> 8) as u8).collect();
+    let contents: Vec<u8> = (0..200_000_u32).map(|n| (n ^ n >> 8 ^ n >> 16) as u8).collect();
     fs::write(root.join("x"), &contents).unwrap();
     dunlin::block_on(async {
         let files = Files::new(&root).unwrap();
@@ -184,6 +184,6 @@ fn command_line_is_settings_or_refused() {
 
 #[test]
 fn server_warns_if_it_may_open_fewer_files_than_it_has_connections() {
-    assert!(warning(1_024, 20_000).unwrap().contains("1024 open files"));
+    assert!(warning(1_024, 20_000).unwrap().contains("1024 open files (ulimit -n)"));
     assert_eq!(warning(20_000, 20_000), None);
 }
