@@ -222,6 +222,27 @@ fn profile_has_the_stamps_of_each_call() {
     });
 }
 
+/// The program need not call `profile::start`.
+#[test]
+fn profile_that_the_environment_asks_for_is_written_at_the_end_of_the_runtime() {
+    const INSIDE: &str = "DUNLIN_TEST_PROFILED";
+    let _alone = alone();
+    if std::env::var_os(INSIDE).is_some() {
+        assert_eq!(dunlin::block_on(async { blocking(|_| 7).await }).unwrap(), 7);
+        // One profile for the program: a later runtime does not overwrite it.
+        return dunlin::block_on(async {});
+    }
+    let path = std::env::temp_dir().join(format!("dunlin-profile-asked-{}", std::process::id()));
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    program.args(["--exact", "profile_that_the_environment_asks_for_is_written_at_the_end_of_the_runtime"]);
+    let output = program.env(INSIDE, "1").env("DUNLIN_PROFILE", &path).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let events: Vec<_> = text.lines().skip(2).filter_map(|line| line.split(' ').nth(1)).collect();
+    assert_eq!(events, ["dispatch", "trigger", "finish"], "{text}");
+}
+
 /// Its wake delays the request until the flag is set.
 struct WakesLate(AtomicBool);
 
