@@ -86,7 +86,7 @@ pub(super) fn run(web: &Web, common: &Common) -> Result<()> {
         }
     }
     eprintln!("load average {}", load_average());
-    wrk(&servers, &sizes, web, common)
+    others(&servers, &sizes, web, common)
 }
 
 /// All rounds of a case.
@@ -218,33 +218,46 @@ fn print(case: Case, rows: &[Row], common: &Common) -> Result<()> {
     Ok(())
 }
 
-/// The same with another generator, in one case: ten kept connections.
-fn wrk(servers: &[Running], sizes: &[u64], web: &Web, common: &Common) -> Result<()> {
-    let Some(wrk) = peers::find("wrk") else {
-        eprintln!("wrk is skipped, since it is not installed: apt-get install -y wrk");
-        return Ok(());
-    };
-    let seconds = if common.quick { 1 } else { 3 };
-    for server in servers {
-        let mut command = Command::new("taskset");
-        command.args(["-c", &web.load_core.to_string()]).arg(&wrk);
-        command.args(["-t1", "-c10", "--latency", &format!("-d{seconds}s")]);
-        command.arg(format!("http://{}/{}", server.address, sizes[0]));
-        let output = command.output().context("cannot start taskset")?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let after = |name: &str| -> Option<String> {
-            let line = text.lines().find_map(|line| line.trim().strip_prefix(name))?;
-            Some(line.trim().to_owned())
+/// The same with the other generators, in one case: ten kept connections.
+fn others(servers: &[Running], sizes: &[u64], web: &Web, common: &Common) -> Result<()> {
+    let seconds = if common.quick { "1" } else { "3" };
+    // The options of each, the words before its requests per second, and those before the 99th percentile.
+    let wrk = (["-t1", "-c10", "--latency", "-d", seconds], "Requests/sec:", "99%");
+    // At most this many requests in that time: without `-n`, ab ends after 50,000.
+    let ab = (["-kq", "-c10", "-t", seconds, "-n10000000"], "Requests per second:", "99%");
+    for (name, package, (options, rate, p99)) in [("wrk", "wrk", wrk), ("ab", "apache2-utils", ab)] {
+        let Some(program) = peers::find(name) else {
+            eprintln!("{name} is skipped, since it is not installed: apt-get install -y {package}");
+            continue;
         };
-        let (rate, p99) = (after("Requests/sec:").unwrap_or_default(), after("99%").unwrap_or_default());
-        let name = server.kind.name();
-        if common.json {
-            println!("{}", serde_json::json!({ "wrk": name, "size": sizes[0], "per_second": rate, "p99": p99 }));
-        } else {
-            println!("wrk, {} bytes, 10 kept connections: {name:<24} {rate:>10} requests/s, p99 {p99}", sizes[0]);
+        for server in servers {
+            let mut command = Command::new("taskset");
+            command.args(["-c", &web.load_core.to_string()]).arg(&program).args(options);
+            command.arg(format!("http://{}/{}", server.address, sizes[0])).stdin(Stdio::null());
+            let output = command.output().context("cannot start taskset")?;
+            ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
+            let text = String::from_utf8_lossy(&output.stdout);
+            let figure = |words: &str| word_after(&text, words).with_context(|| format!("{name} printed no {words}"));
+            let (rate, p99, server) = (figure(rate)?, figure(p99)?, server.kind.name());
+            if common.json {
+                let row = serde_json::json!({ name: server, "size": sizes[0], "per_second": rate, "p99": p99 });
+                println!("{row}");
+            } else {
+                let case = format!("{name}, {} bytes, 10 kept connections:", sizes[0]);
+                println!(
+                    "{case} {server:<24} {rate:>10} requests/s, p99 {p99}{}",
+                    if name == "ab" { "ms" } else { "" }
+                );
+            }
         }
     }
     Ok(())
+}
+
+/// The word after these words, at the beginning of a line.
+fn word_after<'a>(text: &'a str, words: &str) -> Option<&'a str> {
+    let rest = text.lines().find_map(|line| line.trim_start().strip_prefix(words))?;
+    rest.split_whitespace().next()
 }
 
 pub(super) fn load_average() -> String {
@@ -269,5 +282,20 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::word_after;
+
+    #[test]
+    fn figures_of_wrk_and_ab_are_found() {
+        let wrk = "  Latency Distribution\n     50%  160.00us\n     99%  352.00us\nRequests/sec:  60163.20\n";
+        assert_eq!((word_after(wrk, "Requests/sec:"), word_after(wrk, "99%")), (Some("60163.20"), Some("352.00us")));
+        let ab =
+            "Requests per second:    14812.11 [#/sec] (mean)\n  98%      1\n  99%      2\n 100%      9 (longest)\n";
+        assert_eq!((word_after(ab, "Requests per second:"), word_after(ab, "99%")), (Some("14812.11"), Some("2")));
+        assert_eq!(word_after(ab, "Requests/sec:"), None);
     }
 }

@@ -142,9 +142,9 @@ fn use_file_system(mounted: PathBuf) {
     for (before, farm) in [(0, None), (3, Some(FEW))] {
         dunlin::block_on(async {
             dunlin::blocking::limit(dunlin::blocking::Limits::default().patience(Duration::ZERO));
-            let limits = Limits { disk: Duration::from_millis(100), ..patient() };
-            let server = serve_as(&scratch, limits.clone(), farm).await;
-            let slow = serve_root(&mounted, limits, farm).await;
+            let server = serve_as(&scratch, patient(), farm).await;
+            // Long enough for the look-ups that are answered.
+            let slow = serve_root(&mounted, Limits { disk: Duration::from_secs(1), ..patient() }, farm).await;
             let mut clients = Vec::new();
             for path in ["never", "small", "large"] {
                 let mut client = Client::connect(&slow.address.to_string()).await;
