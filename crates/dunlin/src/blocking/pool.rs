@@ -113,8 +113,12 @@ impl Pool {
         let mut state = lock(&self.state);
         state.limits = limits;
         let begins = if state.queue.is_empty() { Vec::new() } else { state.begin() };
+        // Threads beyond a lower bound end now. A busy thread ends when its call has returned.
+        let beyond = state.beyond().min(state.idle.len());
+        let ending: Vec<_> = state.idle.drain(..beyond).collect();
         let woken = state.take_woken();
         drop(state);
+        ending.iter().for_each(|worker| worker.hand(Handed::Nothing));
         wake(woken);
         for number in begins {
             // Without a thread, `start` has cancelled the calls.
@@ -196,7 +200,9 @@ impl Pool {
         let mut state = lock(&self.state);
         state.starting -= 1;
         loop {
-            if let Some(job) = state.queue.pop_front() {
+            if state.beyond() > 0 && !state.closed {
+                break self.end(state, number);
+            } else if let Some(job) = state.queue.pop_front() {
                 state.slots[number].running = Some(job.clone());
                 let woken = state.take_woken();
                 drop(state);

@@ -74,7 +74,7 @@ pub(super) struct Worker {
 
 pub(super) enum Handed {
     Call(Arc<dyn Job>),
-    /// The pool is closed.
+    /// The pool is closed, or has threads beyond its bound.
     Nothing,
 }
 
@@ -83,6 +83,11 @@ impl State {
     pub(super) fn capacity(&self) -> usize {
         let threads = self.idle.len() + self.starting + self.limits.threads_max.saturating_sub(self.threads);
         (threads + self.limits.queue_max).saturating_sub(self.queue.len())
+    }
+
+    /// How many threads there are beyond the bound, which has been lowered.
+    pub(super) fn beyond(&self) -> usize {
+        self.threads.saturating_sub(self.limits.threads_max)
     }
 
     pub(super) fn free(&self) -> usize {

@@ -121,6 +121,29 @@ fn with_queue<F: Future>(places: usize, f: impl FnOnce(Gate, Blocking<()>) -> F)
 }
 
 #[test]
+fn lowered_bound_holds_for_threads_that_exist() {
+    dunlin::block_on(async {
+        // The pool begins with three threads.
+        let gate = Gate::default();
+        let first: Vec<_> = (0..3).map(|_| gate.call()).collect();
+        gate.until_came(3).await;
+        gate.open();
+        for call in first {
+            call.await.unwrap();
+        }
+        blocking::limit(Limits::default().threads_max(1));
+        let gate = Gate::default();
+        let busy = gate.call();
+        gate.until_came(1).await;
+        let next = blocking(|_| 7);
+        assert!(matches!(next.terminate().await, Ended::NeverStarted), "one thread runs, and it is busy");
+        gate.open();
+        busy.await.unwrap();
+        assert_eq!(blocking(|_| 8).await.unwrap(), 8);
+    });
+}
+
+#[test]
 fn full_queue_refuses_and_gives_the_call_back() {
     with_queue(2, async |gate, busy| {
         let queued = [blocking(|_| 1), blocking(|_| 2)];
