@@ -166,11 +166,13 @@ impl Stop {
 fn check(descriptor: BorrowedFd<'_>) -> io::Result<()> {
     let kind = FileType::from_raw_mode(rustix::fs::fstat(descriptor)?.st_mode);
     if matches!(kind, FileType::RegularFile | FileType::Directory | FileType::BlockDevice) {
-        let text = "a regular file, directory or block device is always ready: read it in a call of its own";
+        let text = "cannot wait for a regular file, directory or block device, which the system always reports as \
+                    ready: read it without `ready`";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     if !rustix::fs::fcntl_getfl(descriptor)?.contains(OFlags::NONBLOCK) {
-        let text = "the descriptor blocks, though it was ready, if another reader is faster: set it non-blocking first";
+        let text = "the descriptor is in blocking mode, so an operation could block even after `ready`: set it \
+                    non-blocking first";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     Ok(())
