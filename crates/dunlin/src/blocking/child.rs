@@ -76,6 +76,8 @@ pub struct Child<'a> {
 }
 
 /// How a program ended that was started by a call or by [`program::start`](crate::io::program::start).
+///
+/// Its text is that of the [`ExitStatus`], as "exit status: 3", or says that it was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChildEnd {
@@ -91,6 +93,16 @@ impl ChildEnd {
     /// Whether it ended by itself, with a success status.
     pub fn is_success(self) -> bool {
         matches!(self, Self::Exited(status) if status.success())
+    }
+}
+
+impl fmt::Display for ChildEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(status) => status.fmt(f),
+            Self::Killed => f.write_str("killed with its group"),
+            Self::Unknown => f.write_str("ended, with a status that other code has taken"),
+        }
     }
 }
 

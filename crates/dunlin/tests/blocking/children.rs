@@ -118,6 +118,7 @@ fn child_that_ends_gives_its_status() {
             });
             let ChildEnd::Exited(status) = call.await.unwrap().unwrap() else { panic!("it was not killed") };
             assert_eq!(status.code(), Some(code));
+            assert_eq!(ChildEnd::Exited(status).to_string(), format!("exit status: {code}"));
         }
     });
 }
