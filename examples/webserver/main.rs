@@ -101,7 +101,9 @@ pub(crate) mod linux {
         if let Some(text) = warning(files, settings.limits.connections_max) {
             eprintln!("webserver: {text}");
         }
-        let server = Server::start(dunlin::io::tcp::listen(address).await?, settings)?;
+        let listener = dunlin::io::tcp::listen(address).await;
+        let listener = listener.map_err(|error| Error::other(format!("cannot listen at {address}: {error}")))?;
+        let server = Server::start(listener, settings)?;
         println!("serving at http://{}/, with at most {files} open files", server.address);
         alt! {
             _ = future(interrupt.recv()) => {}

@@ -1,4 +1,4 @@
-//! The access log: a process that writes lines to a file, in the common format.
+//! The access log: a process that writes lines to a file. They resemble the common format.
 
 use std::borrow::Cow;
 use std::fs;

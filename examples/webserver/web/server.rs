@@ -1,7 +1,7 @@
 //! The server: accepts connections, starts a process for each, and stops in an orderly way.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dunlin::io::{Address, Listener};
@@ -44,14 +44,17 @@ impl Server {
     /// Starts a server.
     ///
     /// # Errors
-    /// If the server cannot open the root or the log.
+    /// If the server cannot open the root, the directory of the CGI programs, or the log. The text names which.
     pub(crate) fn start(listener: Listener, settings: Settings) -> io::Result<Self> {
         let stats = Arc::new(Stats::default());
         stats.since.get_or_init(std::time::Instant::now);
-        let (log, log_process) = Log::start(settings.log, stats.clone())?;
+        let files = Files::new(&settings.root).map_err(named("the root", &settings.root))?;
+        let cgi = settings.cgi.as_deref().map(cgi_directory).transpose()?;
+        let path = settings.log.clone().unwrap_or_default();
+        let (log, log_process) = Log::start(settings.log, stats.clone()).map_err(named("the log", &path))?;
         let site = Arc::new(Site {
-            files: Files::new(&settings.root)?,
-            cgi: settings.cgi.map(std::path::absolute).transpose()?,
+            files,
+            cgi,
             limits: settings.limits,
             stats,
             #[cfg(test)]
@@ -81,6 +84,18 @@ impl Server {
             }
         }
     }
+}
+
+/// An error of the system with what it concerns.
+fn named(what: &str, path: &Path) -> impl FnOnce(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("cannot open {what} {}: {error}", path.display()))
+}
+
+/// Programs start with another working directory, so the path becomes absolute.
+fn cgi_directory(path: &Path) -> io::Result<PathBuf> {
+    let directory = std::path::absolute(path)?;
+    std::fs::read_dir(&directory).map_err(named("the directory of CGI programs", path))?;
+    Ok(directory)
 }
 
 async fn accept(

@@ -2,11 +2,12 @@
 
 use std::fs;
 
+use dunlin::io::tcp;
 use dunlin::prelude::*;
 
 use super::farm::FEW;
 use super::web::file::{Files, Found};
-use super::{Scratch, patient, serve, serve_as, with_server};
+use super::{Scratch, Server, Settings, patient, serve, serve_as, with_server};
 use crate::client::Client;
 
 fn bytes(length: usize) -> Vec<u8> {
@@ -388,4 +389,23 @@ fn stop_lets_a_request_end_whose_head_is_under_way() {
             assert_eq!(response.text(), "krill");
         });
     }
+}
+
+#[test]
+fn server_names_the_path_that_it_cannot_open() {
+    let scratch = Scratch::new();
+    let missing = scratch.path("missing");
+    let good = Settings { root: scratch.path("root"), cgi: None, log: None, limits: patient(), farm: None };
+    let wrong = [
+        ("the root", Settings { root: missing.clone(), ..good.clone() }),
+        ("the directory of CGI programs", Settings { cgi: Some(missing.clone()), ..good.clone() }),
+        ("the log", Settings { log: Some(missing.join("log")), ..good }),
+    ];
+    dunlin::block_on(async {
+        for (what, settings) in wrong {
+            let error = Server::start(tcp::listen("127.0.0.1:0").await.unwrap(), settings).unwrap_err();
+            let text = error.to_string();
+            assert!(text.starts_with(&format!("cannot open {what} {}", missing.display())), "{text}");
+        }
+    });
 }
