@@ -13,6 +13,10 @@ use crate::turn::{self, Turn};
 /// An operation on an end: a send, a receive, a claim, a call.
 ///
 /// An operation does nothing until it is awaited or chosen. Dropping it before it is ready leaves no effect.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an operation, and has no deadline of its own",
+    note = "in a choice, a timer bounds any future: `alt! {{ x = future(f) => .., _ = sleep(patience) => .. }}`"
+)]
 pub trait Operation: Future + Sized {
     /// Ends the operation because its deadline has passed: withdraws its offer and returns the outcome.
     /// `Pending` only while the outcome is unknown.

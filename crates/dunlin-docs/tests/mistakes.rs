@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use cargo_metadata::Message;
 
 /// Each program, and what its messages must contain.
-const MISTAKES: [(&str, &[&str]); 10] = [
+const MISTAKES: [(&str, &[&str]); 11] = [
     ("awaited_branch", &["the operation of a branch is not awaited: remove the `.await`"]),
     ("else_arm", &["`alt!` has no `else`", "`skip => body`"]),
     ("cloned_sender", &["cannot be cloned: share it", "`let end = end.share();`"]),
@@ -22,6 +22,7 @@ const MISTAKES: [(&str, &[&str]); 10] = [
     ("missing_derive_in_bundle", &["`Order` cannot be sent to another node", "#[derive(serde::Serialize"]),
     ("client_of_no_bundle", &["`Shop` is not a channel", "a struct of channels needs `#[derive(Bundle)]`"]),
     ("borrowed_sleep", &["has to be pinned", "`let mut end = std::pin::pin!(end);`", "`Timer::after(duration)`"]),
+    ("deadline_of_no_operation", &["is not an operation", "`alt! { x = future(f) => .., _ = sleep(patience) => .. }`"]),
     ("plain_send_branch", &["a send of `String` that goes unchosen would lose its value", "`tx.send_from(&mut slot)`"]),
 ];
 
