@@ -80,8 +80,29 @@ impl Connection {
     /// Those of the system. The unwritten rest is in `bytes`.
     ///
     /// # Cancel safety
-    /// Dropped, it has written what it removed from `bytes`. To bound it in time, bound each
-    /// [`write`](Self::write).
+    /// Dropped, it has written what it removed from `bytes`.
+    ///
+    /// # Examples
+    /// It has no `.within`, and waits for as long as the peer does not read. For a deadline, bound each
+    /// [`write`](Self::write):
+    /// ```
+    /// use dunlin::io::{Bytes, Connection};
+    /// use dunlin::prelude::*;
+    ///
+    /// async fn answer(connection: &mut Connection, mut bytes: Bytes) -> Result {
+    ///     let deadline = Instant::now() + Duration::from_secs(5);
+    ///     while !bytes.is_empty() {
+    ///         connection.write(&mut bytes).by(deadline).await?;
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # dunlin::block_on(async {
+    /// # let (mut here, mut there) = dunlin::io::unix::pair()?;
+    /// # answer(&mut here, Bytes::from("krill")).await?;
+    /// # assert_eq!(there.read(4096).await?, "krill");
+    /// # Ok::<(), Error>(())
+    /// # }).unwrap();
+    /// ```
     #[track_caller]
     pub fn write_all<'a>(&'a mut self, bytes: &'a mut Bytes) -> impl Future<Output = io::Result<()>> + 'a {
         write_all(&self.stream, bytes)
