@@ -157,8 +157,8 @@ pub mod prelude {
     };
     #[cfg(feature = "rt")]
     pub use crate::{
-        CompleteWithin, Deadline, Ended, Exit, FinishError, Instant, Interval, Place, Process, Scope, ScopeError,
-        Timer, Wired, blocking, interval, sleep, sleep_until, spawn, wired,
+        Blocking, CompleteWithin, Deadline, Ended, Exit, FinishError, Instant, Interval, Place, Process, Scope,
+        ScopeError, Stop, Timer, Wired, blocking, interval, sleep, sleep_until, spawn, wired,
     };
     pub use std::time::Duration;
 }

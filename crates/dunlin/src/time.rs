@@ -73,7 +73,7 @@ pub trait Deadline: Operation {
     /// ```
     #[track_caller]
     fn wait(self) -> Self::Output {
-        block_thread_on(self)
+        wait(self)
     }
 }
 
@@ -83,9 +83,42 @@ impl<O: Operation> Deadline for O {}
 /// has passed: several round trips of a working connection.
 const ANSWERS: Duration = Duration::from_millis(250);
 
-/// Runs a future on this thread, which sleeps while it waits.
+/// Runs a future on this thread, which sleeps while it waits: for threads outside the runtime, and the bodies
+/// of blocking calls.
+///
+/// Operations have [`Deadline::wait`]. This is for all other futures, above all a choice between an operation
+/// and [`Stop::requested`](crate::Stop::requested).
+///
+/// # Panics
+/// Within async code: it would hold up all processes that its thread drives.
+///
+/// # Examples
+/// A call that receives until it is asked to stop:
+/// ```
+/// use dunlin::prelude::*;
+/// # dunlin::block_on(async {
+/// let (mut tx, mut rx) = channel::<u64>();
+/// let summing = blocking(move |stop| {
+///     blocking::wait(async {
+///         let mut sum = 0;
+///         loop {
+///             alt! {
+///                 n = rx.recv() => sum += n?,
+///                 _ = stop.requested() => return Ok::<_, Error>(sum),
+///             }
+///         }
+///     })
+/// });
+/// tx.send(3).await?;
+/// tx.send(4).await?;
+/// let Ended::Terminated(sum) = summing.terminate().await else { panic!() };
+/// assert_eq!(sum?, 7);
+/// # Ok::<(), Error>(())
+/// # }).unwrap();
+/// ```
 #[track_caller]
-fn block_thread_on<F: Future>(future: F) -> F::Output {
+pub fn wait<F: IntoFuture>(future: F) -> F::Output {
+    let future = future.into_future();
     keep_ticking();
     // Within a runtime, its handle knows which threads may block, and panics with advice on the others.
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {

@@ -29,7 +29,7 @@
 //! | what the call does | means | where |
 //! |---|---|---|
 //! | computes, or does short calls in a loop | [`Stop::asked`] | everywhere |
-//! | waits for a channel, in a choice | [`Stop::requested`] | everywhere |
+//! | waits for a channel, in a choice | [`Stop::requested`] in [`wait`] | everywhere |
 //! | waits for a socket, a pipe, a terminal | [`Stop::ready`] before each operation | Unix |
 //! | blocks in a read, write or accept of a socket | [`Stop::shuts_down`] | Unix; accept: Linux |
 //! | waits for a program | [`Stop::command`] | Linux |
@@ -91,6 +91,8 @@ pub use room::{Reserved, Room, room};
 pub use signal::set_interrupt_signal;
 pub use stop::{Requested, Stop};
 
+pub use crate::time::wait;
+
 /// Runs `call`, which may block, on a thread where it holds up no process.
 ///
 /// It starts at once, or when a thread of the pool is free, whether or not the handle is awaited. The handle
@@ -143,7 +145,7 @@ where
 }
 
 /// Sets the bounds of the pool that runs this thread's calls: the runtime's, if it is one of dunlin's own,
-/// else the program's. Threads beyond a lower bound end when they have been idle.
+/// else the program's. Threads beyond a lower bound end at once, or when their call has returned.
 pub fn limit(limits: Limits) {
     pool::Pool::current().set_limits(limits);
 }

@@ -234,7 +234,7 @@ fn call_may_choose_between_a_receive_and_its_stop_request() {
     on(1, async {
         let (mut tx, mut rx) = channel::<u8>();
         let call = blocking(move |stop| {
-            tokio::runtime::Handle::current().block_on(async {
+            blocking::wait(async {
                 let mut got = 0;
                 loop {
                     alt! { n = rx.recv() => got += n.unwrap(), _ = stop.requested() => return got }
