@@ -63,7 +63,8 @@ impl fmt::Display for Refused {
         match self.why {
             NotRun::Full { queue_max } => write!(
                 f,
-                "blocking call refused: all threads are busy and {queue_max} calls wait; wait for `blocking::room()` first"
+                "blocking call refused: all threads are busy and the queue (of {queue_max}) is full; await \
+                 `blocking::room()` first"
             ),
             NotRun::NoThread => f.write_str("blocking call refused: the operating system cannot create a thread"),
             NotRun::Ended => f.write_str("blocking call refused: its runtime has ended"),

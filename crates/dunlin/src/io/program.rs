@@ -28,10 +28,9 @@ use crate::blocking::{ChildEnd, kill_group, room};
 
 /// Starts a program, in a process group of its own.
 ///
-/// `command` goes to another thread, so it is moved: bind it, since its methods return references. It sets the
-/// streams. A stream that is [piped](std::process::Stdio::piped) is an end of the
-/// [`Program`]. A thread of the [pool](mod@crate::blocking) calls the system, which may read the program from
-/// a disk.
+/// `command` goes to another thread, so it is moved: bind it, since its methods return references. It sets
+/// the streams. A stream that is [piped](std::process::Stdio::piped) is an end of the [`Program`]. A thread
+/// of the [pool](mod@crate::blocking) calls the system, which may read the program from a disk.
 ///
 /// # Errors
 /// Those of the system: [`NotFound`](io::ErrorKind::NotFound) if there is no such program.

@@ -150,7 +150,7 @@ fn full_queue_refuses_and_gives_the_call_back() {
         let (mut tx, mut rx) = channel::<u8>();
         let Err(Error::Refused(refused)) = blocking(move |_| rx.recv().wait()).await else { panic!("it is full") };
         assert!(refused.is_full());
-        assert!(refused.to_string().contains("2 calls wait"), "{refused}");
+        assert!(refused.to_string().contains("the queue (of 2) is full"), "{refused}");
         gate.open();
         busy.await.unwrap();
         // Nothing of the call was lost: its end still exists.
