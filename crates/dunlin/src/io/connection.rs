@@ -45,8 +45,8 @@ impl Connection {
         Self { stream }
     }
 
-    /// Reads one piece of at most `max` bytes: the bytes available, or an empty piece when the peer has
-    /// ended.
+    /// Reads one piece of at most `max` bytes, and at most 1 MiB: the bytes available, or an empty piece when
+    /// the peer has ended.
     ///
     /// # Errors
     /// Those of the system, and [`TimedOut`](io::ErrorKind::TimedOut) at a deadline.

@@ -11,6 +11,8 @@ use rustix::net::{RecvFlags, SendFlags};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use super::operation::READ_MAX;
+
 /// A pipe, a terminal or a socket, used in one direction.
 #[derive(Debug)]
 pub(super) struct Descriptor {
@@ -94,6 +96,7 @@ pub(super) fn register(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<Ow
 }
 
 fn read(fd: &OwnedFd, manner: Manner, max: usize) -> io::Result<Bytes> {
+    let max = max.min(READ_MAX);
     let mut piece = Vec::with_capacity(max);
     loop {
         let read = match manner {

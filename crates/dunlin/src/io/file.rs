@@ -82,6 +82,10 @@ impl From<fs::File> for File {
 
 impl File {
     /// Reads at most `max` bytes from the place `at`: fewer near the end, and none from the end on.
+    ///
+    /// # Errors
+    /// In the inner result those of the system, and [`OutOfMemory`](io::ErrorKind::OutOfMemory) if the program
+    /// has no memory for the bytes.
     #[track_caller]
     pub fn read_at(&self, at: u64, max: usize) -> Blocking<io::Result<Bytes>> {
         let file = self.0.clone();
@@ -177,6 +181,9 @@ impl File {
 /// From some KiB on, a call is worth the hand-over to a thread.
 const PIECE_MAX: usize = 64 << 10;
 
+/// The maximum bytes of one system call.
+const STEP_MAX: usize = 8 << 20;
+
 /// Runs a call when the pool has room for it.
 async fn in_turn<R: Send + 'static>(call: impl FnOnce() -> io::Result<R> + Send + 'static) -> io::Result<R> {
     let place = crate::blocking::room().await;
@@ -184,15 +191,24 @@ async fn in_turn<R: Send + 'static>(call: impl FnOnce() -> io::Result<R> + Send 
 }
 
 fn read(file: &fs::File, at: u64, max: usize) -> io::Result<Bytes> {
-    let mut room = vec![0; max];
-    let read = loop {
-        match read_at(file, &mut room, at) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            read => break read?,
+    let mut bytes = Vec::new();
+    // In steps, as the caller may ask for much more than the file has.
+    while bytes.len() < max {
+        let (begin, step) = (bytes.len(), STEP_MAX.min(max - bytes.len()));
+        bytes.try_reserve(step).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        bytes.resize(begin + step, 0);
+        let read = loop {
+            match read_at(file, &mut bytes[begin..], at + begin as u64) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
+        bytes.truncate(begin + read);
+        if read < step {
+            break;
         }
-    };
-    room.truncate(read);
-    Ok(room.into())
+    }
+    Ok(bytes.into())
 }
 
 fn write_all(file: &fs::File, mut at: u64, mut bytes: &[u8]) -> io::Result<()> {

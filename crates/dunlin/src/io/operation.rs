@@ -24,6 +24,10 @@ pub trait Action: Unpin {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Self::Output>>;
 }
 
+/// The maximum bytes of one read of a stream, however many the caller accepts: their memory is allocated
+/// before the system reports how many there are. Linux gives a pipe this much at most.
+pub(super) const READ_MAX: usize = 1 << 20;
+
 /// An operation on a socket: a read, a write, an accept. It does nothing until it is awaited or chosen.
 ///
 /// # Errors

@@ -56,8 +56,8 @@ impl ReadEnd {
         Descriptor::new(fd, Interest::READABLE).map(Self)
     }
 
-    /// Reads one piece of at most `max` bytes: the bytes available, or an empty piece when all write ends are
-    /// closed.
+    /// Reads one piece of at most `max` bytes, and at most 1 MiB: the bytes available, or an empty piece when
+    /// all write ends are closed.
     ///
     /// # Errors
     /// Those of the system, and [`TimedOut`](io::ErrorKind::TimedOut) at a deadline.

@@ -34,7 +34,7 @@ use tokio::io::Interest;
 
 use super::carry::{PIECE_MAX, PIECES, Poisoned, Sink, Source, inward, outward};
 use super::descriptor::{Descriptor, whole};
-use super::operation::{Action, IoOperation};
+use super::operation::{Action, IoOperation, READ_MAX};
 use super::spawn;
 use crate::Process;
 use crate::blocking::{Blocking, Interest as For, Readiness, Room, Stop, room};
@@ -128,8 +128,8 @@ impl Input {
         }))
     }
 
-    /// Reads one piece of at most `max` bytes: the bytes available, or an empty piece at the end. A terminal
-    /// gives a line at a time, and may continue after an end.
+    /// Reads one piece of at most `max` bytes, and at most 1 MiB: the bytes available, or an empty piece at the
+    /// end. A terminal gives a line at a time, and may continue after an end.
     ///
     /// # Errors
     /// Those of the system, and [`TimedOut`](io::ErrorKind::TimedOut) at a deadline.
@@ -331,6 +331,7 @@ fn read(stop: &Stop, fd: &OwnedFd, max: usize) -> io::Result<Bytes> {
         // The stream was dropped.
         return Ok(Bytes::new());
     }
+    let max = max.min(READ_MAX);
     let mut piece = Vec::with_capacity(max);
     loop {
         match rustix::io::read(fd, spare_capacity(&mut piece)) {

@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio::net::UnixStream;
 
 use super::address::Address;
+use super::operation::READ_MAX;
 
 /// All of its methods take `&self`, since the system lets one side read while the other writes.
 #[derive(Debug)]
@@ -35,6 +36,7 @@ macro_rules! each {
 impl Stream {
     /// Reads one piece of 1 to `max` bytes, or none at the end. It allocates only once bytes are ready.
     pub(super) fn poll_read(&self, max: usize, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        let max = max.min(READ_MAX);
         loop {
             ready!(each!(self, socket => socket.poll_read_ready(cx)))?;
             let mut piece = BytesMut::with_capacity(max);

@@ -76,6 +76,9 @@ impl Socket {
 /// The operation of [`Socket::send_to`].
 pub type SendTo<'a> = IoOperation<Sending<'a>>;
 
+/// No datagram is longer.
+const DATAGRAM_MAX: usize = 64 << 10;
+
 /// The operation of [`Socket::recv_from`].
 pub type RecvFrom<'a> = IoOperation<Receiving<'a>>;
 
@@ -108,7 +111,7 @@ impl Action for Receiving<'_> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(Bytes, SocketAddr)>> {
         // It allocates only once a datagram is ready.
         ready!(self.socket.poll_recv_ready(cx))?;
-        let mut room = vec![0; self.max];
+        let mut room = vec![0; self.max.min(DATAGRAM_MAX)];
         let mut read = ReadBuf::new(&mut room);
         let from = ready!(self.socket.poll_recv_from(cx, &mut read))?;
         let length = read.filled().len();

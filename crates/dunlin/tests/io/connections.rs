@@ -246,3 +246,16 @@ fn reads_give_way() {
         }
     });
 }
+
+/// The system reports how many bytes there are only when they are read.
+#[test]
+fn read_of_any_size_gives_the_available_bytes() {
+    dunlin::block_on(async {
+        for max in [usize::MAX, 1 << 46] {
+            for (mut here, mut there) in pairs().await {
+                here.write_all(&mut Bytes::from("krill")).await.unwrap();
+                assert_eq!(there.read(max).await.unwrap(), "krill");
+            }
+        }
+    });
+}

@@ -97,3 +97,21 @@ fn errors_poison_the_channels() {
         assert!(!file.into_receiver(0).recv().await.unwrap_err().is_closed());
     });
 }
+
+#[test]
+fn read_of_any_size_gives_the_bytes_of_the_file() {
+    let path = std::env::temp_dir().join(format!("dunlin-io-huge-{}", std::process::id()));
+    // More than one system call gives.
+    let bytes = vec![7; (8 << 20) + 5];
+    std::fs::write(&path, &bytes).unwrap();
+    dunlin::block_on(async {
+        let file = file::open(&path).await.unwrap().unwrap();
+        for max in [usize::MAX, 1 << 46, bytes.len()] {
+            assert!(file.read_at(0, max).await.unwrap().unwrap() == bytes);
+            assert_eq!(file.read_at(8 << 20, max).await.unwrap().unwrap().len(), 5);
+        }
+        assert_eq!(file.read_at(1, 8 << 20).await.unwrap().unwrap().len(), 8 << 20);
+        assert!(file.read_at(0, 0).await.unwrap().unwrap().is_empty());
+    });
+    std::fs::remove_file(path).unwrap();
+}

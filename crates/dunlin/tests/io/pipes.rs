@@ -215,3 +215,14 @@ fn fifo_without_writers_is_at_its_end() {
         assert!(read_end.read(1).await.unwrap().is_empty());
     });
 }
+
+#[test]
+fn read_of_any_size_gives_the_available_bytes() {
+    dunlin::block_on(async {
+        let (mut read_end, mut write_end) = pipe::pair().unwrap();
+        for max in [usize::MAX, 1 << 46] {
+            write_end.write_all(&mut Bytes::from("krill")).await.unwrap();
+            assert_eq!(read_end.read(max).await.unwrap(), "krill");
+        }
+    });
+}

@@ -58,3 +58,14 @@ fn datagram_that_is_too_large_is_an_error() {
         assert_eq!(here.recv_from(1500).await.unwrap().0, "krill");
     });
 }
+
+#[test]
+fn datagram_is_received_into_room_of_any_size() {
+    dunlin::block_on(async {
+        let (mut here, mut there) = (udp::bind("127.0.0.1:0").await.unwrap(), udp::bind("127.0.0.1:0").await.unwrap());
+        for max in [usize::MAX, 1 << 46] {
+            here.send_to(&[7; 60_000], there.address().unwrap()).await.unwrap();
+            assert_eq!(there.recv_from(max).await.unwrap().0, vec![7; 60_000]);
+        }
+    });
+}
