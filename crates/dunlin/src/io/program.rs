@@ -129,7 +129,36 @@ impl Program {
     /// Dropped, not chosen, or after its deadline, nothing is lost.
     #[track_caller]
     pub fn exit(&mut self) -> Exit<'_> {
-        IoOperation::new(Exiting { leader: &mut self.leader, kills: false })
+        IoOperation::new(Exiting { leader: &mut self.leader, kills: Kills::None })
+    }
+
+    /// As [`exit`](Self::exit), and kills the programs of its group that still run then: none is left but those
+    /// that have made a session or a group of their own.
+    ///
+    /// # Errors
+    /// Those of the system, and [`TimedOut`](io::ErrorKind::TimedOut) at a deadline.
+    ///
+    /// # Cancel safety
+    /// Dropped, not chosen, or after its deadline, nothing is lost.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin::io::program;
+    /// use std::process::{Command, Stdio};
+    /// # dunlin::block_on(async {
+    /// let mut shell = Command::new("sh");
+    /// shell.args(["-c", "sleep 1000 & exit 7"]).stdout(Stdio::piped());
+    /// let mut shell = program::start(shell).await?;
+    /// let end = shell.exit_with_group().await?;
+    /// assert!(!end.is_success(), "the status is that of the shell: {end:?}");
+    /// let rest = shell.stdout.as_mut().unwrap().read(4096).await?;
+    /// assert!(rest.is_empty(), "`sleep` has been killed, so the pipe has ended");
+    /// # Ok::<(), dunlin::Error>(())
+    /// # }).unwrap();
+    /// ```
+    #[track_caller]
+    pub fn exit_with_group(&mut self) -> Exit<'_> {
+        IoOperation::new(Exiting { leader: &mut self.leader, kills: Kills::Rest })
     }
 
     /// Kills the program with its group and waits for its end: [`ChildEnd::Killed`], unless it had ended
@@ -145,7 +174,7 @@ impl Program {
     /// called again.
     #[track_caller]
     pub fn terminate(&mut self) -> Exit<'_> {
-        IoOperation::new(Exiting { leader: &mut self.leader, kills: true })
+        IoOperation::new(Exiting { leader: &mut self.leader, kills: Kills::All })
     }
 
     /// Makes ordinary ends of its streams, and a process that serves them.
@@ -239,7 +268,7 @@ async fn serve(
                 None => Ok(()),
             }
         });
-        let mut exit = pin!(IoOperation::new(Exiting { leader: &mut leader, kills: false }));
+        let mut exit = pin!(IoOperation::new(Exiting { leader: &mut leader, kills: Kills::None }));
         let (mut is_written, mut out, mut err, mut end) = (false, false, false, None);
         poll_fn(|cx| {
             if !is_written && let Poll::Ready(written) = input.as_mut().poll(cx) {
@@ -270,30 +299,40 @@ async fn serve(
             for tx in [to_stdout, to_stderr].iter().flatten() {
                 tx.poison(reason.clone());
             }
-            IoOperation::new(Exiting { leader: &mut leader, kills: true }).await?;
+            IoOperation::new(Exiting { leader: &mut leader, kills: Kills::All }).await?;
             Err(io::Error::other(reason))
         }
     }
 }
 
-/// The operation of [`Program::exit`] and [`Program::terminate`].
+/// The operation of [`Program::exit`], [`Program::exit_with_group`] and [`Program::terminate`].
 pub type Exit<'a> = IoOperation<Exiting<'a>>;
 
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Exiting<'a> {
     leader: &'a mut Watched,
-    kills: bool,
+    kills: Kills,
+}
+
+/// The programs that a wait for an end kills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kills {
+    None,
+    /// Those of the group that outlive the leader.
+    Rest,
+    /// The whole group, at once.
+    All,
 }
 
 impl Action for Exiting<'_> {
     type Output = ChildEnd;
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<ChildEnd>> {
-        if self.kills {
+        if self.kills == Kills::All {
             self.leader.kill()?;
         }
-        self.leader.poll_end(cx)
+        self.leader.poll_end(self.kills, cx)
     }
 }
 
@@ -385,12 +424,16 @@ impl Watched {
         }
     }
 
-    fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<ChildEnd>> {
+    fn poll_end(&mut self, kills: Kills, cx: &mut Context<'_>) -> Poll<io::Result<ChildEnd>> {
         let end = match &mut self.state {
             State::Over(end) => return Poll::Ready(Ok(*end)),
             State::Started(started, pidfd) => {
                 // The descriptor stays readable.
                 let _ = ready!(pidfd.poll_read_ready(cx))?;
+                if kills == Kills::Rest {
+                    // Before the leader is reaped: the number of its group could belong to another one then.
+                    kill_group(started.pid)?;
+                }
                 started.reap()?
             }
         };

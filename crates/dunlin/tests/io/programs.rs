@@ -1,6 +1,7 @@
 //! Programs: their streams, their exit, and that none is left.
 
 use std::io::ErrorKind;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
 use dunlin::blocking::ChildEnd;
@@ -33,6 +34,24 @@ async fn line(stream: &mut ReadEnd) -> String {
         line.push_str(std::str::from_utf8(&piece).unwrap());
     }
     line.trim().to_owned()
+}
+
+/// A program that crashed is not reported as killed by this.
+#[test]
+fn exit_with_group_kills_the_programs_that_the_leader_leaves_behind() {
+    dunlin::block_on(async {
+        for (end, code, signal) in [("exit 7", Some(7), None), ("kill -9 $$", None, Some(9))] {
+            let mut shell = shell(&format!("sleep 1000 >&- 2>&- & echo $!; {end}")).await;
+            let left: u32 = line(shell.stdout.as_mut().unwrap()).await.parse().unwrap();
+            let ChildEnd::Exited(status) = shell.exit_with_group().await.unwrap() else { panic!("{end}") };
+            assert_eq!((status.code(), status.signal()), (code, signal));
+            while runs(left) {
+                tokio::task::yield_now().await;
+            }
+            let again = shell.exit_with_group().await.unwrap();
+            assert_eq!(again, ChildEnd::Exited(status));
+        }
+    });
 }
 
 /// Whether a process runs: a zombie does not.
