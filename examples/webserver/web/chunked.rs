@@ -54,7 +54,11 @@ impl Chunked {
             self.line.extend_from_slice(&input[..end]);
             *input = &input[end + 1..];
             let line = std::mem::take(&mut self.line);
-            let line = line.strip_suffix(b"\r").filter(|line| line.len() <= LINE_MAX).ok_or(Status::BadRequest)?;
+            let line = line.strip_suffix(b"\r").ok_or(Status::BadRequest)?;
+            // Another server could take a carriage return alone for the end of the line.
+            if line.len() > LINE_MAX || line.contains(&b'\r') {
+                return Err(Status::BadRequest);
+            }
             self.end_line(line)?;
         }
         Ok(true)
@@ -83,7 +87,10 @@ impl Chunked {
 
 /// The size of a chunk, without its extensions.
 fn size(line: &[u8]) -> Option<u64> {
-    let digits = line.split(|byte| *byte == b';').next()?.trim_ascii_end();
+    let mut digits = line.split(|byte| *byte == b';').next()?;
+    while let [rest @ .., b' ' | b'\t'] = digits {
+        digits = rest;
+    }
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_hexdigit) {
         return None;
     }

@@ -46,7 +46,7 @@ pub(crate) fn verdict(request: &Request, file: &Validators) -> Verdict {
 
 /// Whether the header `Range` applies: without `If-Range`, or if `If-Range` names this version of the file.
 pub(crate) fn range_counts(request: &Request, file: &Validators) -> bool {
-    match request.header("If-Range") {
+    match request.list("If-Range") {
         None => true,
         Some(tag) if tag.starts_with('"') => tag == file.tag,
         Some(_) => date(request, "If-Range") == Some(file.modified),

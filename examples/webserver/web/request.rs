@@ -8,7 +8,8 @@ pub(crate) struct Request {
     pub(crate) method: Method,
     /// The target as the client wrote it, after the method.
     pub(crate) target: String,
-    /// The path of the target, decoded: no component is `.` or `..`, and none contains NUL or `/`.
+    /// The path of the target, decoded, with one slash before it: no component is `.` or `..`, and none
+    /// contains NUL or `/`.
     pub(crate) path: String,
     pub(crate) query: String,
     /// Whether the version is 1.1, not 1.0.
@@ -63,6 +64,13 @@ impl Request {
         })
     }
 
+    /// The members of a header that is a list: the values of all its lines. `None` without the header.
+    pub(crate) fn list(&self, name: &str) -> Option<String> {
+        let lines = self.headers.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));
+        let lines: Vec<_> = lines.map(|(_, value)| String::from_utf8_lossy(value)).collect();
+        (!lines.is_empty()).then(|| lines.join(","))
+    }
+
     /// The value of a header that occurs exactly once.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let [value] = lines(&self.headers, name)[..] else { return None };
@@ -113,7 +121,7 @@ pub(crate) fn parse(head: &[u8]) -> Result<Request, Status> {
         Err(httparse::Error::Version) => return Err(Status::VersionNotSupported),
         Err(_) => return Err(Status::BadRequest),
     }
-    let headers: Vec<(String, Vec<u8>)> =
+    let mut headers: Vec<(String, Vec<u8>)> =
         parsed.headers.iter().map(|header| (header.name.to_owned(), header.value.to_vec())).collect();
     let all = |name: &str| lines(&headers, name);
     let is_1_1 = parsed.version == Some(1);
@@ -124,7 +132,8 @@ pub(crate) fn parse(head: &[u8]) -> Result<Request, Status> {
         Some("PUT" | "DELETE" | "OPTIONS" | "TRACE" | "CONNECT" | "PATCH") => return Err(Status::MethodNotAllowed),
         _ => return Err(Status::NotImplemented),
     };
-    if all("Host").len() > 1 || is_1_1 && all("Host").is_empty() {
+    let hosts = all("Host");
+    if hosts.len() > 1 || is_1_1 && hosts.is_empty() || !hosts.iter().all(|host| is_host(host)) {
         return Err(Status::BadRequest);
     }
     let body = framing(&all("Content-Length"), &all("Transfer-Encoding"), is_1_1)?;
@@ -138,6 +147,11 @@ pub(crate) fn parse(head: &[u8]) -> Result<Request, Status> {
     };
     let target = parsed.path.unwrap_or_default().to_owned();
     let (path, query) = split_target(&target)?;
+    if let (Some(authority), _) = origin(&target) {
+        // It replaces the header (RFC 9112, 3.2.2).
+        headers.retain(|(name, _)| !name.eq_ignore_ascii_case("Host"));
+        headers.push(("Host".to_owned(), authority.as_bytes().to_vec()));
+    }
     Ok(Request { method, path, query, target, is_1_1, keep_alive, body, expects_continue, headers })
 }
 
@@ -164,26 +178,47 @@ fn framing(lengths: &[&[u8]], encodings: &[&[u8]], is_1_1: bool) -> Result<Frami
     }
 }
 
+/// Whether it is a host with or without a port, or empty (RFC 9110, 7.2). Programs may put it into a page.
+fn is_host(value: &[u8]) -> bool {
+    let colon = value.iter().rposition(|byte| *byte == b':').filter(|colon| !value[*colon..].contains(&b']'));
+    let (host, port) = colon.map_or((value, &[][..]), |colon| (&value[..colon], &value[colon + 1..]));
+    let is_in_address = |byte: &u8| byte.is_ascii_hexdigit() || b":.".contains(byte);
+    let is_in_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=".contains(byte);
+    let is_literal = |host: &[u8]| host.strip_suffix(b"]").is_some_and(|address| address.iter().all(is_in_address));
+    port.iter().all(u8::is_ascii_digit)
+        && host.strip_prefix(b"[").map_or_else(|| host.iter().all(is_in_name), is_literal)
+}
+
+/// The authority of a target in absolute form, and the rest, without a fragment. A target in origin form has no
+/// authority.
+pub(crate) fn origin(target: &str) -> (Option<&str>, &str) {
+    let target = target.split('#').next().unwrap_or_default();
+    match target.split_once("://") {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => {
+            let (authority, rest) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+            (Some(authority), rest)
+        }
+        _ => (None, target),
+    }
+}
+
 /// The decoded path and the query of a target in origin form or absolute form.
 fn split_target(target: &str) -> Result<(String, String), Status> {
-    let origin = match target.split_once("://") {
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => {
-            rest.find('/').map_or("/", |slash| &rest[slash..])
-        }
-        _ => target,
-    };
-    let origin = origin.split('#').next().unwrap_or_default();
+    let (authority, origin) = origin(target);
     let (path, query) = origin.split_once('?').unwrap_or((origin, ""));
-    if !path.starts_with('/') {
+    let path = if path.is_empty() && authority.is_some() { "/" } else { path };
+    let has_host = authority.is_none_or(|authority| !authority.is_empty() && is_host(authority.as_bytes()));
+    if !path.starts_with('/') || !has_host {
         return Err(Status::BadRequest);
     }
-    let components = path.split('/').map(|component| {
+    // More slashes at the beginning name the same path: they must not lead past the prefix of programs.
+    let components = path.trim_start_matches('/').split('/').map(|component| {
         let component = decode(component)?;
         let is_plain = !matches!(&*component, "." | "..") && !component.contains(['/', '\0']);
         is_plain.then_some(component)
     });
     let components: Option<Vec<String>> = components.collect();
-    Ok((components.ok_or(Status::BadRequest)?.join("/"), query.to_owned()))
+    Ok((format!("/{}", components.ok_or(Status::BadRequest)?.join("/")), query.to_owned()))
 }
 
 /// Replaces `%41` by `A`; `None` if the text is malformed or not UTF-8.

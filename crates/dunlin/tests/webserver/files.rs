@@ -275,7 +275,7 @@ fn etag_differs_between_modification_times_within_one_second() {
         for nanoseconds in [0, 1, 999_999_999] {
             let file = fs::File::options().write(true).open(&path).unwrap();
             file.set_modified(std::time::UNIX_EPOCH + Duration::new(1_000_000_000, nanoseconds)).unwrap();
-            let Ok(Found::File(found)) = Files::new(&scratch.path("root")).unwrap().find("/x", patient().disk).await
+            let Ok(Found::File(found)) = Files::new(&scratch.path("root"), 9).unwrap().find("/x", patient().disk).await
             else {
                 panic!("it is there");
             };
