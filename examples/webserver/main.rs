@@ -29,7 +29,7 @@ pub(crate) mod linux {
     use tokio::signal::unix::{SignalKind, signal};
 
     use super::web::farm::{self, Numbers};
-    use super::web::limits::Limits;
+    use super::web::limits::{Limits, descriptors};
     use super::web::server::{Server, Settings};
 
     const HELP: &str = include_str!("help.txt");
@@ -96,7 +96,7 @@ pub(crate) mod linux {
     }
 
     async fn run(address: &str, settings: Settings) -> Result {
-        let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
+        let files = descriptors();
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         if let Some(text) = warning(files, settings.limits.connections_max) {
             eprintln!("webserver: {text}");

@@ -3,13 +3,14 @@
 use std::fs;
 use std::io::{self, Seek, SeekFrom, Write};
 
+use dunlin::Instant;
 use dunlin::io::Connection;
 use dunlin::prelude::*;
 use rustix::fs::{Mode, OFlags};
 
 use super::chunked::Chunked;
 use super::limits::Limits;
-use super::pool::on_pool;
+use super::pool::{is_scarce, on_pool};
 use super::request::Framing;
 use super::status::Status;
 
@@ -41,6 +42,7 @@ pub(crate) async fn read(
         return Ok(Err(Status::ContentTooLarge));
     }
     let (mut body, mut chunked, mut memory) = (None, Chunked::default(), Vec::new());
+    let begin = Instant::now();
     loop {
         let have = body.as_ref().map_or(0, |(_, length)| *length) + memory.len() as u64;
         let is_over = match framing {
@@ -67,7 +69,12 @@ pub(crate) async fn read(
             return Ok(Err(Status::ContentTooLarge));
         }
         if memory.len() > limits.body_memory_max || is_over && body.is_some() {
-            body = Some(spill(body, std::mem::take(&mut memory), limits).await?);
+            match spill(body, std::mem::take(&mut memory), limits).await {
+                Ok(spilled) => body = Some(spilled),
+                // The disk is full or does not answer, or no descriptor is left.
+                Err(error) if is_scarce(&error) => return Ok(Err(Status::ServiceUnavailable)),
+                Err(_) => return Ok(Err(Status::InternalServerError)),
+            }
         }
         if is_over {
             return Ok(Ok(match body {
@@ -78,7 +85,10 @@ pub(crate) async fn read(
                 }
             }));
         }
-        match connection.read(64 << 10).within(limits.piece).await {
+        // A client that sends a byte now and then must not keep its place.
+        let longest = limits.piece + Duration::from_secs(length / limits.body_rate_min);
+        let patience = (begin + longest).saturating_duration_since(Instant::now()).min(limits.piece);
+        match connection.read(64 << 10).within(patience).await {
             Ok(piece) if piece.is_empty() => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(piece) => buffer.extend_from_slice(&piece),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(Err(Status::RequestTimeout)),

@@ -13,8 +13,10 @@ use dunlin::prelude::*;
 use super::answer::{After, Answer, head};
 use super::body::Body;
 use super::client::{Client, Sent};
-use super::request::{Method, Request};
+use super::pool::is_scarce;
+use super::request::{Framing, Method, Request};
 use super::site::{PREFIX, Site};
+use super::stats::{Count, Stats};
 use super::status::Status;
 
 /// The head that a program writes before its output.
@@ -43,48 +45,70 @@ impl Outcome {
     }
 }
 
-/// A program counts as running until its slot is dropped.
-struct Slot(Arc<Site>);
+/// One of a bounded number of places, until it is dropped.
+struct Slot {
+    site: Arc<Site>,
+    count: fn(&Stats) -> &Count,
+}
 
 impl Slot {
-    fn take(site: &Arc<Site>) -> Option<Self> {
-        let slot = Self(site.clone());
-        let running = site.stats.cgi.add(1);
-        (running <= site.limits.cgi_max as u64).then_some(slot)
+    fn take(site: &Arc<Site>, count: fn(&Stats) -> &Count, max: usize) -> Option<Self> {
+        let slot = Self { site: site.clone(), count };
+        let taken = count(&site.stats).add(1);
+        (taken <= max as u64).then_some(slot)
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.0.stats.cgi.take(1);
+        (self.count)(&self.site.stats).take(1);
+    }
+}
+
+/// Writes the body to a program. Dropped, it ends: a program that has left the group may hold the pipe.
+struct Feeding(Process<io::Result<()>>);
+
+impl Drop for Feeding {
+    fn drop(&mut self) {
+        self.0.cancel();
     }
 }
 
 /// Runs the program of a request and sends its output.
 pub(crate) async fn answer(client: &mut Client, request: &Request) -> io::Result<Outcome> {
-    let Some(_slot) = Slot::take(&client.site) else {
-        return Ok(Outcome::error(Status::ServiceUnavailable, false));
-    };
+    let site = client.site.clone();
+    let busy = || Ok(Outcome::error(Status::ServiceUnavailable, false));
+    // Not a place of a program yet: clients that send slowly must not take these from all others.
+    let has_body = request.body != Framing::Length(0);
+    let receiving = has_body.then(|| Slot::take(&site, |stats| &stats.bodies, site.limits.bodies_max));
+    if matches!(receiving, Some(None)) {
+        return busy();
+    }
     let body = match client.read_body(request).await? {
         Ok(body) => body,
         Err(status) => return Ok(Outcome::error(status, false)),
     };
+    let Some(_slot) = Slot::take(&site, |stats| &stats.cgi, site.limits.cgi_max) else {
+        return busy();
+    };
+    drop(receiving);
     let (begin, command) = (Instant::now(), command(client, request, &body));
-    let (limits, mut output) = (&client.site.limits, Vec::new());
+    let mut output = Vec::new();
     let answered = async {
         // It may be on a disk that does not answer.
-        let mut program = start(command.ok_or(Status::NotFound)?, body).await?;
-        read_head(&mut program, &mut output, limits.cgi_head_max).await.map(|cgi| (program, cgi))
+        let (mut program, feeding) = start(command.ok_or(Status::NotFound)?, body).await?;
+        let cgi = read_head(&mut program, &mut output, site.limits.cgi_head_max).await?;
+        Ok((program, feeding, cgi))
     };
     let answered = alt! {
         answered = future(Box::pin(answered)) => answered,
-        () = sleep(limits.cgi_head) => Err(Status::GatewayTimeout),
+        () = sleep(site.limits.cgi_head) => Err(Status::GatewayTimeout),
     };
-    let (program, cgi) = match answered {
+    let (program, _feeding, cgi) = match answered {
         Ok(answered) => answered,
         Err(status) => return Ok(Outcome::error(status, request.keep_alive)),
     };
-    let deadline = begin + client.site.limits.cgi;
+    let deadline = begin + site.limits.cgi;
     if let Some(target) = cgi.local {
         return Ok(match run_to_its_end(program, deadline).await {
             Ok(()) => Outcome::Local(target),
@@ -103,7 +127,7 @@ async fn run_to_its_end(mut program: Program, deadline: Instant) -> Result<(), S
     };
     let stdout = program.stdout.as_mut().ok_or(Status::InternalServerError)?;
     while !stdout.read(16 << 10).within(left()).await.map_err(status)?.is_empty() {}
-    let end = program.exit().within(left()).await.map_err(status)?;
+    let end = program.exit_with_group().within(left()).await.map_err(status)?;
     if end.is_success() { Ok(()) } else { Err(Status::BadGateway) }
 }
 
@@ -184,7 +208,7 @@ fn host_name(host: &str) -> &str {
     }
 }
 
-async fn start(mut command: Command, body: Body) -> Result<Program, Status> {
+async fn start(mut command: Command, body: Body) -> Result<(Program, Option<Feeding>), Status> {
     let (stdin, body) = match body {
         Body::Memory(bytes) if bytes.is_empty() => (Stdio::null(), None),
         Body::Memory(bytes) => (Stdio::piped(), Some(Bytes::from(bytes))),
@@ -194,14 +218,13 @@ async fn start(mut command: Command, body: Body) -> Result<Program, Status> {
     let mut program = program::start(command).await.map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Status::NotFound,
         io::ErrorKind::PermissionDenied => Status::Forbidden,
+        _ if is_scarce(&error) => Status::ServiceUnavailable,
         _ => Status::BadGateway,
     })?;
-    if let (Some(mut stdin), Some(mut body)) = (program.stdin.take(), body) {
-        // The program may write before it has read the whole body, or never read. When it ends, this process
-        // ends too.
-        drop(spawn(async move { stdin.write_all(&mut body).await }));
-    }
-    Ok(program)
+    let input = program.stdin.take().zip(body);
+    // The program may write before it has read the whole body, or never read.
+    let feeding = input.map(|(mut stdin, mut body)| Feeding(spawn(async move { stdin.write_all(&mut body).await })));
+    Ok((program, feeding))
 }
 
 /// Reads the head of the program's output; `output` holds the bytes after it.
@@ -248,7 +271,7 @@ pub(crate) fn parse_head(head: &[u8]) -> Option<CgiHead> {
                 cgi.status = (200..600).contains(&code).then_some(Status::Other(code))?;
                 (has_status, says_something) = (true, true);
             }
-            "content-length" if value.bytes().all(|byte| byte.is_ascii_digit()) => {
+            "content-length" if cgi.length.is_none() && value.bytes().all(|byte| byte.is_ascii_digit()) => {
                 cgi.length = Some(value.parse().ok()?);
             }
             "content-length" => return None,
@@ -306,11 +329,12 @@ async fn send(
     let in_chunks = cgi.length.is_none() && request.is_1_1 && !has_no_body;
     let goes_on = request.keep_alive && (cgi.length.is_some() || in_chunks || has_no_body);
     let after = if goes_on { After::KeepAlive { is_1_1: request.is_1_1 } } else { After::Close };
-    let length = cgi.length.map(|length| length.to_string());
+    // RFC 9110, 8.6: a client may take what follows a 204 for the body that the length announces.
+    let length = cgi.length.filter(|_| cgi.status.code() != 204).map(|length| length.to_string());
     let headers = cgi.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let headers = headers.chain(length.as_deref().map(|length| ("Content-Length", length)));
     let headers = headers.chain(in_chunks.then_some(("Transfer-Encoding", "chunked")));
-    client.write(head(cgi.status, headers, after).into()).await?;
+    client.write_until(head(cgi.status, headers, after).into(), Some(deadline)).await?;
     let (mut left, mut sent) = (cgi.length.unwrap_or(u64::MAX), 0);
     if has_no_body {
         return Ok(Sent { status: cgi.status, bytes: 0, goes_on });
@@ -323,7 +347,8 @@ async fn send(
             let piece = std::mem::take(&mut output);
             let length = format!("{:x}\r\n", piece.len());
             let chunk = [length.as_bytes(), &piece, b"\r\n"];
-            client.write(if in_chunks { chunk.concat() } else { piece }.into()).await?;
+            let piece = if in_chunks { chunk.concat() } else { piece };
+            client.write_until(piece.into(), Some(deadline)).await?;
         }
         if left == 0 {
             break true;
@@ -334,7 +359,7 @@ async fn send(
             Ok(piece) if piece.is_empty() => {
                 // If the program has declared a longer output or crashed, the response is incomplete.
                 let patience = deadline.saturating_duration_since(Instant::now());
-                let end = program.exit().within(patience).await;
+                let end = program.exit_with_group().within(patience).await;
                 break cgi.length.is_none() && end.is_ok_and(dunlin::blocking::ChildEnd::is_success);
             }
             Ok(piece) => output = piece.into(),

@@ -78,9 +78,12 @@ impl Client {
         let (mut searched, mut deadline) = (0, None);
         let refused = |status| Err(NoRequest::Refused(status, "-".to_owned()));
         loop {
-            // Skips empty lines before a request.
-            while searched == 0 && self.buffer.starts_with(b"\r\n") {
-                self.buffer.drain(..2);
+            // Skips empty lines before a request, all at once: the buffer moves. A read may have ended between
+            // the two bytes of one.
+            let empty = self.buffer.chunks_exact(2).take_while(|line| line == b"\r\n").count();
+            if empty > 0 {
+                self.buffer.drain(..2 * empty);
+                searched = 0;
             }
             match request::head_length(&self.buffer, &mut searched) {
                 Ok(Some(length)) if length <= limits.head_max => {
@@ -182,9 +185,17 @@ impl Client {
     }
 
     /// Writes all bytes, each piece within its deadline.
-    pub(crate) async fn write(&mut self, mut bytes: Bytes) -> io::Result<()> {
+    pub(crate) async fn write(&mut self, bytes: Bytes) -> io::Result<()> {
+        self.write_until(bytes, None).await
+    }
+
+    /// Writes all bytes, each piece within its deadline, and all until `deadline`.
+    pub(crate) async fn write_until(&mut self, mut bytes: Bytes, deadline: Option<Instant>) -> io::Result<()> {
         while !bytes.is_empty() {
-            let written = self.connection.write(&mut bytes).within(self.site.limits.piece).await?;
+            let piece = self.site.limits.piece;
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let patience = left.map_or(piece, |left| left.min(piece));
+            let written = self.connection.write(&mut bytes).within(patience).await?;
             self.site.stats.bytes.add(written as u64);
         }
         Ok(())
@@ -200,15 +211,25 @@ impl Client {
 
     /// Answers an invalid request, and ends the connection.
     pub(crate) async fn refuse(mut self, line: &str, status: Status) {
-        if let Ok((bytes, _)) = self.send_answer(Answer::error(status), After::Close, true).await {
-            self.note(line, &Sent { status, bytes, goes_on: false });
-            self.close().await;
+        match self.send_answer(Answer::error(status), After::Close, true).await {
+            Ok((bytes, _)) => {
+                self.note(line, &Sent { status, bytes, goes_on: false });
+                self.close().await;
+            }
+            Err(_) => self.note_cut(line),
         }
     }
 
     pub(crate) fn note(&mut self, line: &str, sent: &Sent) {
         self.site.stats.responded(sent.status);
         self.log.line(&self.name, line, sent.status.code(), sent.bytes);
+    }
+
+    /// Records a request whose client left, or did not read, before it had the whole response. A program may
+    /// have run for it, so the log has it, with the status that other servers use for this.
+    pub(crate) fn note_cut(&mut self, line: &str) {
+        self.site.stats.cut.add(1);
+        self.log.line(&self.name, line, 499, 0);
     }
 
     /// Lets the client read the response, even while it still sends.

@@ -48,7 +48,7 @@ pub(crate) fn verdict(request: &Request, file: &Validators) -> Verdict {
 pub(crate) fn range_counts(request: &Request, file: &Validators) -> bool {
     match request.list("If-Range") {
         None => true,
-        Some(tag) if tag.starts_with('"') => tag == file.tag,
+        Some(tag) if tag.starts_with(b"\"") => tag == file.tag.as_bytes(),
         Some(_) => date(request, "If-Range") == Some(file.modified),
     }
 }

@@ -86,7 +86,7 @@ impl Turn {
                 if sent.goes_on { Then::NextRequest } else { Then::Close }
             }
             Err(_) => {
-                client.site.stats.cut.add(1);
+                client.note_cut(&self.line);
                 Then::Drop
             }
         }
@@ -147,7 +147,8 @@ async fn find(client: &Client, request: &Request) -> Answer {
     match client.site.files.find(&path, client.site.limits.disk).await {
         Ok(Found::File(file)) => Answer::file(request, &file),
         Ok(Found::Directory) => {
-            let (path, query) = request.target.split_once('?').unwrap_or((&request.target, ""));
+            let (_, origin) = request::origin(&request.target);
+            let (path, query) = origin.split_once('?').unwrap_or((origin, ""));
             let query = if query.is_empty() { String::new() } else { format!("?{query}") };
             // A target that begins with two slashes would name a host.
             Answer::moved(format!("/{}/{query}", path.trim_start_matches('/')))

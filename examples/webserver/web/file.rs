@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use super::condition::Validators;
-use super::pool::on_pool;
+use super::pool::{is_scarce, on_pool};
 use super::status::Status;
 
 /// The files beneath a directory.
@@ -23,6 +23,7 @@ use super::status::Status;
 pub(crate) struct Files {
     root: Arc<OwnedFd>,
     open: Mutex<HashMap<String, (Instant, Found)>>,
+    open_max: usize,
 }
 
 /// The object at a path.
@@ -56,16 +57,17 @@ enum Manner {
 /// How long an open file is used without checking its path again.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// The maximum number of files that are kept open.
-const OPEN_MAX: usize = 512;
+/// The end of the year 9999, the last one that a header can have. A file may have any time.
+const MODIFIED_MAX: u64 = 253_402_300_799;
 
 /// Bytes of a piece: larger pieces would delay other connections, smaller ones need more calls.
 pub(crate) const PIECE_MAX: usize = 64 << 10;
 
 impl Files {
-    pub(crate) fn new(root: &Path) -> io::Result<Self> {
+    /// The files beneath `root`, of which `open_max` stay open.
+    pub(crate) fn new(root: &Path, open_max: usize) -> io::Result<Self> {
         let root = rustix::fs::open(root, OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY, Mode::empty())?;
-        Ok(Self { root: Arc::new(root), open: Mutex::default() })
+        Ok(Self { root: Arc::new(root), open: Mutex::default(), open_max })
     }
 
     /// Finds the object at a decoded path.
@@ -77,18 +79,15 @@ impl Files {
             return Ok(found.clone());
         }
         let (root, relative) = (self.root.clone(), path.trim_start_matches('/').to_owned());
-        let found = on_pool(patience, move |_| open(&root, &relative)).await.map_err(|error| {
-            match error.raw_os_error().map(Errno::from_raw_os_error) {
-                Some(Errno::ACCESS | Errno::PERM) => Status::Forbidden,
-                Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Status::ServiceUnavailable,
-                // Also a path that leads out of the root.
-                Some(_) => Status::NotFound,
-                None if error.kind() == io::ErrorKind::TimedOut => Status::ServiceUnavailable,
-                None => Status::InternalServerError,
-            }
+        let found = on_pool(patience, move |_| open(&root, &relative)).await.map_err(|error| match error.kind() {
+            _ if is_scarce(&error) => Status::ServiceUnavailable,
+            io::ErrorKind::PermissionDenied => Status::Forbidden,
+            // Also a path that leads out of the root.
+            _ if error.raw_os_error().is_some() => Status::NotFound,
+            _ => Status::InternalServerError,
         })?;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if open.len() >= OPEN_MAX {
+        if open.len() >= self.open_max {
             open.clear();
         }
         open.insert(path.to_owned(), (now, found.clone()));
@@ -117,9 +116,10 @@ fn open(root: &OwnedFd, path: &str) -> io::Result<Found> {
     }
     let modified = metadata.modified()?;
     let nanoseconds = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = nanoseconds.as_secs().min(MODIFIED_MAX);
     let validators = Validators {
         tag: format!("\"{:x}-{:x}-{:x}\"", metadata.ino(), metadata.len(), nanoseconds.as_nanos()),
-        modified: UNIX_EPOCH + Duration::from_secs(nanoseconds.as_secs()),
+        modified: UNIX_EPOCH + Duration::from_secs(seconds),
     };
     let content_type = mime_guess::from_path(path).first_or_octet_stream().to_string();
     let text = if content_type.starts_with("text/") { "; charset=utf-8" } else { "" };

@@ -7,12 +7,18 @@ use std::time::Duration;
 pub(crate) struct Limits {
     /// Connections at once; another one gets 503.
     pub(crate) connections_max: usize,
+    /// Files that stay open after a request.
+    pub(crate) open_files_max: usize,
     /// Bytes of a request's head; a longer one gets 431.
     pub(crate) head_max: usize,
     /// Bytes of a request's body; a longer one gets 413.
     pub(crate) body_max: u64,
     /// Bytes of a body in memory; a longer body is written to a file.
     pub(crate) body_memory_max: usize,
+    /// Bodies that are received at once; another request with one gets 503.
+    pub(crate) bodies_max: usize,
+    /// Bytes of a body in a second, on average, from the deadline of its first piece on; a slower one gets 408.
+    pub(crate) body_rate_min: u64,
     /// CGI programs at once; another request gets 503.
     pub(crate) cgi_max: usize,
     /// The size from which on threads of the pool send a file, by `sendfile`.
@@ -43,9 +49,13 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: 20_000,
+            // A part of the descriptors: connections and programs need the rest.
+            open_files_max: usize::try_from(descriptors() / 8).unwrap_or(usize::MAX).min(512),
             head_max: 16 << 10,
             body_max: 64 << 20,
             body_memory_max: 1 << 20,
+            bodies_max: 256,
+            body_rate_min: 1 << 10,
             cgi_max: 32,
             sendfile_min: 1 << 20,
             cgi_redirects_max: 10,
@@ -60,4 +70,9 @@ impl Default for Limits {
             shutdown: Duration::from_secs(10),
         }
     }
+}
+
+/// The maximum number of descriptors of this program.
+pub(crate) fn descriptors() -> u64 {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
 }

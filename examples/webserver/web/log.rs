@@ -1,4 +1,4 @@
-//! The access log: a process that writes lines to a file. They resemble the common format.
+//! The access log: a process that writes lines to a file, in the common format.
 
 use std::borrow::Cow;
 use std::fs;
@@ -42,7 +42,7 @@ impl Log {
 
     /// Never waits: a full disk must not delay a response.
     pub(crate) fn line(&mut self, client: &str, request: &str, status: u16, bytes: u64) {
-        let (date, request) = (date(SystemTime::now()), escape(request));
+        let (date, request) = (date(SystemTime::now()), printable(request));
         let line = format!("{client} - - [{date}] \"{request}\" {status} {bytes}\n");
         if self.lines.try_send(line).is_err() {
             self.stats.log_lost.add(1);
@@ -58,12 +58,12 @@ pub(crate) fn date(time: SystemTime) -> String {
     format!("{day}/{month}/{year}:{time} +0000")
 }
 
-/// The text without quotes, backslashes and control characters, which would end the field or act on a
-/// terminal.
-fn escape(request: &str) -> Cow<'_, str> {
-    let is_special = |c: char| c.is_control() || matches!(c, '"' | '\\');
-    let escape = |c| if is_special(c) { format!("\\x{:02X}", u32::from(c)) } else { c.to_string() };
-    if request.contains(is_special) { request.chars().map(escape).collect() } else { request.into() }
+/// The request line with its special bytes as `%1B`: a client chooses them, and they could end the field or
+/// control a terminal.
+fn printable(request: &str) -> Cow<'_, str> {
+    let is_special = |byte| !matches!(byte, b' '..=b'~') || matches!(byte, b'"' | b'\\');
+    let encode = |byte| if is_special(byte) { format!("%{byte:02X}") } else { char::from(byte).to_string() };
+    if request.bytes().any(is_special) { request.bytes().map(encode).collect() } else { request.into() }
 }
 
 async fn append(file: Option<Arc<fs::File>>, mut lines: Receiver<String>, stats: Arc<Stats>) {

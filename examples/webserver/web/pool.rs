@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use dunlin::blocking::{Stop, room};
 use dunlin::prelude::{alt, future, sleep};
+use rustix::io::Errno;
 
 /// Runs `call` on a thread of the pool.
 ///
@@ -21,4 +22,12 @@ pub(crate) async fn on_pool<R: Send + 'static>(
         result = future(result) => result.unwrap_or_else(|error| Err(io::Error::other(error.to_string()))),
         () = sleep(patience) => Err(io::ErrorKind::TimedOut.into()),
     }
+}
+
+/// Whether a call failed because the system has no descriptor, process or memory left now, or because the disk
+/// does not answer.
+pub(crate) fn is_scarce(error: &io::Error) -> bool {
+    let number = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(number, Some(Errno::MFILE | Errno::NFILE | Errno::AGAIN | Errno::NOMEM))
+        || error.kind() == io::ErrorKind::TimedOut
 }

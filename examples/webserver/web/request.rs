@@ -64,13 +64,6 @@ impl Request {
         })
     }
 
-    /// The members of a header that is a list: the values of all its lines. `None` without the header.
-    pub(crate) fn list(&self, name: &str) -> Option<String> {
-        let lines = self.headers.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));
-        let lines: Vec<_> = lines.map(|(_, value)| String::from_utf8_lossy(value)).collect();
-        (!lines.is_empty()).then(|| lines.join(","))
-    }
-
     /// The value of a header that occurs exactly once.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let [value] = lines(&self.headers, name)[..] else { return None };

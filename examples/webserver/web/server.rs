@@ -48,7 +48,8 @@ impl Server {
     pub(crate) fn start(listener: Listener, settings: Settings) -> io::Result<Self> {
         let stats = Arc::new(Stats::default());
         stats.since.get_or_init(std::time::Instant::now);
-        let files = Files::new(&settings.root).map_err(named("the root", &settings.root))?;
+        let files =
+            Files::new(&settings.root, settings.limits.open_files_max).map_err(named("the root", &settings.root))?;
         let cgi = settings.cgi.as_deref().map(cgi_directory).transpose()?;
         let path = settings.log.clone().unwrap_or_default();
         let (log, log_process) = Log::start(settings.log, stats.clone()).map_err(named("the log", &path))?;

@@ -19,6 +19,8 @@ pub(crate) struct Stats {
     pub(crate) bytes: Count,
     /// The bytes of large files among them.
     pub(crate) sendfile: Count,
+    /// Bodies of requests that are being received.
+    pub(crate) bodies: Count,
     pub(crate) cgi: Count,
     /// Lines of the log that were not written because the disk is full or slow.
     pub(crate) log_lost: Count,
@@ -72,6 +74,7 @@ impl Stats {
         row("bytes sent by sendfile", self.sendfile.get().to_string());
         row("connections accepted", self.accepted.get().to_string());
         row("connections now", self.connections.get().to_string());
+        row("request bodies now", self.bodies.get().to_string());
         row("CGI programs now", self.cgi.get().to_string());
         row("responses cut short", self.cut.get().to_string());
         row("log lines lost", self.log_lost.get().to_string());

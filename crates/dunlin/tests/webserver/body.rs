@@ -82,7 +82,7 @@ fn body_that_ends_early_starts_no_program() {
 fn connection_ends_behind_a_body_that_is_refused() {
     let smuggled = "GET /x HTTP/1.1\r\nHost: h\r\n\r\n";
     with_limits(
-        Limits { cgi_max: 0, ..patient() },
+        Limits { bodies_max: 0, ..patient() },
         |scratch| drop(scratch.file("x", "krill")),
         |site| async move {
             for (path, status) in [("/cgi-bin/any", 503), ("/x", 405)] {

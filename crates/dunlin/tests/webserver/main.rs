@@ -8,6 +8,7 @@ mod cgi;
 mod client;
 mod farm;
 mod files;
+mod hostile;
 mod misuse;
 mod ob;
 #[allow(dead_code, reason = "its main is for `cargo run --example`")]

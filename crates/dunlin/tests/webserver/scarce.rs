@@ -53,7 +53,7 @@ fn file_in_memory_is_sent_whole() {
     let contents: Vec<u8> = (0..200_000_u32).map(|n| (n ^ n >> 8 ^ n >> 16) as u8).collect();
     fs::write(root.join("x"), &contents).unwrap();
     dunlin::block_on(async {
-        let files = Files::new(&root).unwrap();
+        let files = Files::new(&root, 9).unwrap();
         let Ok(Found::File(file)) = files.find("/x", patient().disk).await else { panic!("it is there") };
         let mut read = Vec::new();
         while (read.len() as u64) < file.length {
