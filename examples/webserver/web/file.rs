@@ -60,6 +60,9 @@ const FRESH: Duration = Duration::from_secs(1);
 /// The end of the year 9999, the last one that a header can have. A file may have any time.
 const MODIFIED_MAX: u64 = 253_402_300_799;
 
+/// How long an open file stays open without a request.
+const KEPT: Duration = Duration::from_secs(10);
+
 /// Bytes of a piece: larger pieces would delay other connections, smaller ones need more calls.
 pub(crate) const PIECE_MAX: usize = 64 << 10;
 
@@ -87,6 +90,8 @@ impl Files {
             _ => Status::InternalServerError,
         })?;
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        // A deleted file keeps its disk space while it is open.
+        open.retain(|_, (looked, _)| now.duration_since(*looked) < KEPT);
         if open.len() >= self.open_max {
             open.clear();
         }
