@@ -18,7 +18,7 @@ use dunlin_core::{Receiver, Sender, channel};
 
 use super::spawn;
 use crate::Process;
-use crate::blocking::{Blocking, blocking};
+use crate::blocking::{Blocking, Stop, blocking};
 
 /// An open file. Its operations name the place in the file, so handles can be cloned and used at the same
 /// time.
@@ -81,7 +81,8 @@ impl From<fs::File> for File {
 }
 
 impl File {
-    /// Reads at most `max` bytes from the place `at`: fewer near the end, and none from the end on.
+    /// Reads at most `max` bytes from the place `at`: fewer near the end, and none from the end on. A read that
+    /// is terminated stops after 8 MiB, with the bytes that it has.
     ///
     /// # Errors
     /// In the inner result those of the system, and [`OutOfMemory`](io::ErrorKind::OutOfMemory) if the program
@@ -89,7 +90,7 @@ impl File {
     #[track_caller]
     pub fn read_at(&self, at: u64, max: usize) -> Blocking<io::Result<Bytes>> {
         let file = self.0.clone();
-        blocking(move |_| read(&file, at, max))
+        blocking(move |stop| read(&file, at, max, stop))
     }
 
     /// Writes all of `bytes` to the place `at`. If it fails, or the program ends, a part may have been
@@ -136,7 +137,7 @@ impl File {
             let mut at = at;
             loop {
                 let file = self.0.clone();
-                let read = in_turn(move || read(&file, at, PIECE_MAX)).await;
+                let read = in_turn(move |stop| read(&file, at, PIECE_MAX, stop)).await;
                 match read {
                     Ok(piece) if piece.is_empty() => return,
                     Ok(piece) => {
@@ -167,7 +168,7 @@ impl File {
                     Err(error) => return Err(io::Error::other(error)),
                 };
                 let (file, length) = (self.0.clone(), bytes.len() as u64);
-                if let Err(error) = in_turn(move || write_all(&file, at, &bytes)).await {
+                if let Err(error) = in_turn(move |_| write_all(&file, at, &bytes)).await {
                     rx.poison(error.to_string());
                     return Err(error);
                 }
@@ -185,12 +186,12 @@ const PIECE_MAX: usize = 64 << 10;
 const STEP_MAX: usize = 8 << 20;
 
 /// Runs a call when the pool has room for it.
-async fn in_turn<R: Send + 'static>(call: impl FnOnce() -> io::Result<R> + Send + 'static) -> io::Result<R> {
+async fn in_turn<R: Send + 'static>(call: impl FnOnce(&Stop) -> io::Result<R> + Send + 'static) -> io::Result<R> {
     let place = crate::blocking::room().await;
-    place.blocking(move |_| call()).await.unwrap_or_else(|error| Err(io::Error::other(error.to_string())))
+    place.blocking(call).await.unwrap_or_else(|error| Err(io::Error::other(error.to_string())))
 }
 
-fn read(file: &fs::File, at: u64, max: usize) -> io::Result<Bytes> {
+fn read(file: &fs::File, at: u64, max: usize, stop: &Stop) -> io::Result<Bytes> {
     let mut bytes = Vec::new();
     // In steps, as the caller may ask for much more than the file has.
     while bytes.len() < max {
@@ -204,7 +205,8 @@ fn read(file: &fs::File, at: u64, max: usize) -> io::Result<Bytes> {
             }
         };
         bytes.truncate(begin + read);
-        if read < step {
+        // A call that the caller has given up must not hold a thread for the rest of a large file.
+        if read < step || bytes.len() < max && stop.asked() {
             break;
         }
     }

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
+use dunlin::blocking::{CallState, calls};
 use dunlin::io::{Bytes, file};
 use dunlin::prelude::*;
 
@@ -114,4 +115,19 @@ fn read_of_any_size_gives_the_bytes_of_the_file() {
         assert!(file.read_at(0, 0).await.unwrap().unwrap().is_empty());
     });
     std::fs::remove_file(path).unwrap();
+}
+
+/// No thread of the pool reads on for nothing.
+#[cfg(target_os = "linux")]
+#[test]
+fn read_that_is_terminated_stops_with_the_bytes_that_it_has() {
+    dunlin::block_on(async {
+        let zeros = file::open("/dev/zero").await.unwrap().unwrap();
+        let read = zeros.read_at(0, 4 << 30);
+        while !calls().iter().any(|call| call.pid == read.pid() && call.state == CallState::Running) {
+            tokio::task::yield_now().await;
+        }
+        let Ended::Terminated(Ok(bytes)) = read.terminate().await else { panic!("it has seen the request") };
+        assert!((8 << 20..4 << 30).contains(&bytes.len()), "{}", bytes.len());
+    });
 }
