@@ -78,8 +78,8 @@ impl Client {
         let (mut searched, mut deadline) = (0, None);
         let refused = |status| Err(NoRequest::Refused(status, "-".to_owned()));
         loop {
-            // Skips empty lines before a request, all at once: the buffer moves. A read may have ended between
-            // the two bytes of one.
+            // Skips empty lines before a request, all at once: the buffer moves. A read may have ended
+            // between the two bytes of one.
             let empty = self.buffer.chunks_exact(2).take_while(|line| line == b"\r\n").count();
             if empty > 0 {
                 self.buffer.drain(..2 * empty);

@@ -17,7 +17,8 @@ pub(crate) struct Limits {
     pub(crate) body_memory_max: usize,
     /// Bodies that are received at once; another request with one gets 503.
     pub(crate) bodies_max: usize,
-    /// Bytes of a body in a second, on average, from the deadline of its first piece on; a slower one gets 408.
+    /// Bytes of a body in a second, on average, from the deadline of its first piece on; a slower body gets
+    /// 408.
     pub(crate) body_rate_min: u64,
     /// CGI programs at once; another request gets 503.
     pub(crate) cgi_max: usize,

@@ -182,8 +182,8 @@ fn is_host(value: &[u8]) -> bool {
         && host.strip_prefix(b"[").map_or_else(|| host.iter().all(is_in_name), is_literal)
 }
 
-/// The authority of a target in absolute form, and the rest, without a fragment. A target in origin form has no
-/// authority.
+/// The authority of a target in absolute form, and the rest, without a fragment. A target in origin form has
+/// no authority.
 pub(crate) fn origin(target: &str) -> (Option<&str>, &str) {
     let target = target.split('#').next().unwrap_or_default();
     match target.split_once("://") {

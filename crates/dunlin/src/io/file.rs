@@ -81,12 +81,12 @@ impl From<fs::File> for File {
 }
 
 impl File {
-    /// Reads at most `max` bytes from the place `at`: fewer near the end, and none from the end on. A read that
-    /// is terminated stops after 8 MiB, with the bytes that it has.
+    /// Reads at most `max` bytes from the place `at`: fewer near the end, and none from the end on. A read
+    /// that is terminated stops after 8 MiB, with the bytes that it has.
     ///
     /// # Errors
-    /// In the inner result those of the system, and [`OutOfMemory`](io::ErrorKind::OutOfMemory) if the program
-    /// has no memory for the bytes.
+    /// In the inner result those of the system, and [`OutOfMemory`](io::ErrorKind::OutOfMemory) if the
+    /// program has no memory for the bytes.
     #[track_caller]
     pub fn read_at(&self, at: u64, max: usize) -> Blocking<io::Result<Bytes>> {
         let file = self.0.clone();

@@ -132,8 +132,8 @@ impl Program {
         IoOperation::new(Exiting { leader: &mut self.leader, kills: Kills::None })
     }
 
-    /// As [`exit`](Self::exit), and kills the programs of its group that still run then: none is left but those
-    /// that have made a session or a group of their own.
+    /// As [`exit`](Self::exit), and kills the programs of its group that still run then: none is left but
+    /// those that have made a session or a group of their own.
     ///
     /// # Errors
     /// Those of the system, and [`TimedOut`](io::ErrorKind::TimedOut) at a deadline.

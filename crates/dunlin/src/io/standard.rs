@@ -128,8 +128,8 @@ impl Input {
         }))
     }
 
-    /// Reads one piece of at most `max` bytes, and at most 1 MiB: the bytes available, or an empty piece at the
-    /// end. A terminal gives a line at a time, and may continue after an end.
+    /// Reads one piece of at most `max` bytes, and at most 1 MiB: the bytes available, or an empty piece at
+    /// the end. A terminal gives a line at a time, and may continue after an end.
     ///
     /// # Errors
     /// Those of the system, and [`TimedOut`](io::ErrorKind::TimedOut) at a deadline.

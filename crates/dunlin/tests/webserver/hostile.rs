@@ -207,7 +207,7 @@ fn client_that_reads_slowly_does_not_keep_a_program_beyond_its_deadline() {
     );
 }
 
-/// A program that ends is done: what it has started in its group ends with it, however its response is framed.
+/// Those that a program has started in its group end with it, however its response is framed.
 #[test]
 fn programs_that_a_program_leaves_behind_are_killed() {
     with_server(
