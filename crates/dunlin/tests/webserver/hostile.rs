@@ -241,8 +241,10 @@ fn is_there(pid: u32) -> bool {
 fn body_that_the_program_leaves_to_others_ends_with_the_response() {
     with_server(
         |scratch| {
-            let later = "while [ ! -e ../go ]; do :; done; cat > ../part; mv ../part ../rest";
+            let later = "touch ../left; while [ ! -e ../go ]; do :; done; cat > ../part; mv ../part ../rest";
             let script = format!("exec 3<&0; setsid sh -c '{later}' <&3 >/dev/null 2>&1 &");
+            // Before it has left the group, it would be killed with it.
+            let script = format!("{script}\nwhile [ ! -e ../left ]; do :; done");
             scratch.program("leaves", &format!("{script}\nprintf 'Content-Type: a/b\\n\\nkrill'"));
         },
         |site| async move {
