@@ -146,7 +146,7 @@ fn request_of_a_client_that_leaves_is_in_the_log() {
         server.stop().await.unwrap();
     });
     let log = fs::read_to_string(scratch.path("log")).unwrap();
-    assert!(log.contains("\"GET /cgi-bin/floods?squid\" 499 "), "{log}");
+    assert!(log.contains("\"GET /cgi-bin/floods?squid HTTP/1.1\" 499 "), "{log}");
 }
 
 #[test]
