@@ -57,8 +57,8 @@ pub(crate) mod linux {
 
     /// The address and the settings; `None` to print the help.
     pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Option<(String, Settings)>, String> {
-        let (mut root, mut cgi, mut log, mut address) = (None, None, None, "127.0.0.1:8080".to_owned());
-        let mut farm = None;
+        let (mut root, mut cgi, mut log, mut farm) = (None, None, None, None);
+        let mut address = "127.0.0.1:8080".to_owned();
         let mut arguments = arguments.peekable();
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or_else(|| format!("{argument} needs a value"));

@@ -71,6 +71,7 @@ impl Answer {
         let range = request.header("Range").filter(|_| request.method == Method::Get);
         let range = range.filter(|_| range_counts(request, &file.validators));
         let piece = |range: Range<u64>| Piece::File(file.clone(), range);
+        let place = |range: &Range<u64>| format!("bytes {}-{}/{length}", range.start, range.end - 1);
         let (status, body) = match wanted(range, length) {
             Wanted::Whole => (Status::Ok, vec![piece(0..length)]),
             Wanted::Nothing => {
@@ -79,17 +80,14 @@ impl Answer {
                 return answer;
             }
             Wanted::Pieces(pieces) if pieces.len() == 1 => {
-                let [range] = [pieces[0].clone()];
-                headers.push(("Content-Range", format!("bytes {}-{}/{length}", range.start, range.end - 1)));
-                (Status::PartialContent, vec![piece(range)])
+                headers.push(("Content-Range", place(&pieces[0])));
+                (Status::PartialContent, pieces.into_iter().map(piece).collect())
             }
             Wanted::Pieces(pieces) => {
                 let mut body = Vec::new();
                 for range in pieces {
-                    let place = format!("bytes {}-{}/{length}", range.start, range.end - 1);
-                    let content_type = &file.content_type;
-                    let head =
-                        format!("\r\n--{BOUNDARY}\r\nContent-Type: {content_type}\r\nContent-Range: {place}\r\n\r\n");
+                    let (kind, place) = (&file.content_type, place(&range));
+                    let head = format!("\r\n--{BOUNDARY}\r\nContent-Type: {kind}\r\nContent-Range: {place}\r\n\r\n");
                     body.push(Piece::Bytes(head.into()));
                     body.push(piece(range));
                 }

@@ -1,7 +1,7 @@
 //! The body of a request, read completely before it is used.
 
 use std::fs;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, Seek, Write};
 
 use dunlin::Instant;
 use dunlin::io::Connection;
@@ -9,7 +9,7 @@ use dunlin::prelude::*;
 use rustix::fs::{Mode, OFlags};
 
 use super::chunked::Chunked;
-use super::limits::Limits;
+use super::limits::{Limits, left};
 use super::pool::{is_scarce, on_pool};
 use super::request::Framing;
 use super::status::Status;
@@ -41,53 +41,52 @@ pub(crate) async fn read(
     if matches!(framing, Framing::Length(length) if length > limits.body_max) {
         return Ok(Err(Status::ContentTooLarge));
     }
-    let (mut body, mut chunked, mut memory) = (None, Chunked::default(), Vec::new());
+    let (mut file, mut length, mut chunked, mut memory) = (None, 0, Chunked::default(), Vec::new());
     let begin = Instant::now();
     loop {
-        let have = body.as_ref().map_or(0, |(_, length)| *length) + memory.len() as u64;
+        let before = memory.len();
         let is_over = match framing {
-            Framing::Length(length) => {
-                let take = usize::try_from(length - have).unwrap_or(usize::MAX).min(buffer.len());
+            Framing::Length(all) => {
+                let take = usize::try_from(all - length).unwrap_or(usize::MAX).min(buffer.len());
                 memory.extend(buffer.drain(..take));
-                have + take as u64 == length
+                Ok(length + take as u64 == all)
             }
             Framing::Chunked => {
                 let mut input = &buffer[..];
-                let decoded = chunked.decode(&mut input, |data| memory.extend_from_slice(data));
-                let left = input.len();
-                match decoded {
-                    Ok(is_over) => {
-                        buffer.drain(..buffer.len() - left);
-                        is_over
-                    }
-                    Err(status) => return Ok(Err(status)),
-                }
+                let is_over = chunked.decode(&mut input, |data| memory.extend_from_slice(data));
+                let taken = buffer.len() - input.len();
+                buffer.drain(..taken);
+                is_over
             }
         };
-        let length = body.as_ref().map_or(0, |(_, length)| *length) + memory.len() as u64;
+        let is_over = match is_over {
+            Ok(is_over) => is_over,
+            Err(status) => return Ok(Err(status)),
+        };
+        length += (memory.len() - before) as u64;
         if length > limits.body_max {
             return Ok(Err(Status::ContentTooLarge));
         }
-        if memory.len() > limits.body_memory_max || is_over && body.is_some() {
-            match spill(body, std::mem::take(&mut memory), limits).await {
-                Ok(spilled) => body = Some(spilled),
+        if memory.len() > limits.body_memory_max || is_over && file.is_some() {
+            match spill(file, std::mem::take(&mut memory), limits).await {
+                Ok(spilled) => file = Some(spilled),
                 // The disk is full or does not answer, or no descriptor is left.
                 Err(error) if is_scarce(&error) => return Ok(Err(Status::ServiceUnavailable)),
                 Err(_) => return Ok(Err(Status::InternalServerError)),
             }
         }
         if is_over {
-            return Ok(Ok(match body {
+            return Ok(Ok(match file {
                 None => Body::Memory(memory),
-                Some((mut file, length)) => {
-                    file.seek(SeekFrom::Start(0))?;
+                Some(mut file) => {
+                    file.rewind()?;
                     Body::File(file, length)
                 }
             }));
         }
         // A client that sends a byte now and then must not keep its place.
         let longest = limits.piece + Duration::from_secs(length / limits.body_rate_min);
-        let patience = (begin + longest).saturating_duration_since(Instant::now()).min(limits.piece);
+        let patience = left(begin + longest).min(limits.piece);
         match connection.read(64 << 10).within(patience).await {
             Ok(piece) if piece.is_empty() => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(piece) => buffer.extend_from_slice(&piece),
@@ -98,17 +97,13 @@ pub(crate) async fn read(
 }
 
 /// Moves the bytes in memory to the end of the file.
-async fn spill(body: Option<(fs::File, u64)>, memory: Vec<u8>, limits: &Limits) -> io::Result<(fs::File, u64)> {
+async fn spill(file: Option<fs::File>, memory: Vec<u8>, limits: &Limits) -> io::Result<fs::File> {
     on_pool(limits.disk, move |_| {
-        let (mut file, length) = match body {
-            Some(body) => body,
-            None => {
-                let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-                (rustix::fs::open(std::env::temp_dir(), flags, Mode::RUSR | Mode::WUSR)?.into(), 0)
-            }
-        };
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let open = || rustix::fs::open(std::env::temp_dir(), flags, Mode::RUSR | Mode::WUSR);
+        let mut file = file.map_or_else(|| open().map(fs::File::from), Ok)?;
         file.write_all(&memory)?;
-        Ok((file, length + memory.len() as u64))
+        Ok(file)
     })
     .await
 }

@@ -1,7 +1,8 @@
 //! CGI/1.1: a program for each request, killed with its group when the response is over.
 
+use std::ffi::OsStr;
 use std::io;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use dunlin::prelude::*;
 use super::answer::{After, Answer, head};
 use super::body::Body;
 use super::client::{Client, Sent};
+use super::limits::left;
 use super::pool::is_scarce;
 use super::request::{Framing, Method, Request};
 use super::site::{PREFIX, Site};
@@ -120,14 +122,13 @@ pub(crate) async fn answer(client: &mut Client, request: &Request) -> io::Result
 
 /// Lets a program that does more than write a head run to its end. Its output is discarded.
 async fn run_to_its_end(mut program: Program, deadline: Instant) -> Result<(), Status> {
-    let left = || deadline.saturating_duration_since(Instant::now());
     let status = |error: io::Error| match error.kind() {
         io::ErrorKind::TimedOut => Status::GatewayTimeout,
         _ => Status::BadGateway,
     };
     let stdout = program.stdout.as_mut().ok_or(Status::InternalServerError)?;
-    while !stdout.read(16 << 10).within(left()).await.map_err(status)?.is_empty() {}
-    let end = program.exit_with_group().within(left()).await.map_err(status)?;
+    while !stdout.read(16 << 10).within(left(deadline)).await.map_err(status)?.is_empty() {}
+    let end = program.exit_with_group().within(left(deadline)).await.map_err(status)?;
     if end.is_success() { Ok(()) } else { Err(Status::BadGateway) }
 }
 
@@ -139,65 +140,41 @@ fn command(client: &Client, request: &Request, body: &Body) -> Option<Command> {
     if name.is_empty() {
         return None;
     }
-    let mut command = Command::new(directory.join(name));
-    command.current_dir(directory).env_clear();
-    for (name, value) in variables(client, request, body, directory, name, info) {
-        command.env(name, value);
-    }
-    Some(command)
-}
-
-fn variables(
-    client: &Client,
-    request: &Request,
-    body: &Body,
-    directory: &Path,
-    name: &str,
-    info: &str,
-) -> Vec<(String, String)> {
     let host = request.header("Host").unwrap_or_default();
     let (address, port) = match client.connection.address() {
         Ok(Address::Tcp(address)) => (address.ip().to_string(), address.port().to_string()),
         _ => Default::default(),
     };
-    let server_name = if host.is_empty() { address } else { host_name(host).to_owned() };
-    let mut all = vec![
-        ("GATEWAY_INTERFACE", "CGI/1.1".to_owned()),
-        ("PATH", "/usr/local/bin:/usr/bin:/bin".to_owned()),
-        ("QUERY_STRING", request.query.clone()),
-        ("REMOTE_ADDR", client.name.clone()),
-        ("REQUEST_METHOD", request.method.name().to_owned()),
-        ("REQUEST_URI", request.target.clone()),
-        ("SCRIPT_NAME", format!("{PREFIX}{name}")),
-        ("SCRIPT_FILENAME", directory.join(name).display().to_string()),
-        ("SERVER_NAME", server_name),
-        ("SERVER_PORT", port),
-        ("SERVER_PROTOCOL", if request.is_1_1 { "HTTP/1.1" } else { "HTTP/1.0" }.to_owned()),
-        ("SERVER_SOFTWARE", "dunlin".to_owned()),
-    ];
+    let mut command = Command::new(directory.join(name));
+    command.current_dir(directory).env_clear();
+    command.env("GATEWAY_INTERFACE", "CGI/1.1");
+    command.env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    command.env("QUERY_STRING", &request.query);
+    command.env("REMOTE_ADDR", &client.name);
+    command.env("REQUEST_METHOD", request.method.name());
+    command.env("REQUEST_URI", &request.target);
+    command.env("SCRIPT_NAME", format!("{PREFIX}{name}"));
+    command.env("SCRIPT_FILENAME", directory.join(name));
+    command.env("SERVER_NAME", if host.is_empty() { &address } else { host_name(host) });
+    command.env("SERVER_PORT", port);
+    command.env("SERVER_PROTOCOL", request.version());
+    command.env("SERVER_SOFTWARE", "dunlin");
     if !info.is_empty() {
-        all.push(("PATH_INFO", info.to_owned()));
+        command.env("PATH_INFO", info);
     }
     if request.method == Method::Post || body.length() > 0 {
-        all.push(("CONTENT_LENGTH", body.length().to_string()));
-        all.extend(request.header("Content-Type").map(|value| ("CONTENT_TYPE", value.to_owned())));
+        command.env("CONTENT_LENGTH", body.length().to_string());
+        command.envs(request.header("Content-Type").map(|value| ("CONTENT_TYPE", value)));
     }
-    let mut all: Vec<(String, String)> = all.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    for (name, value) in &request.headers {
-        // `Proxy` would become the variable that sets a proxy, and `A_B` would equal `A-B`.
-        let own = ["proxy", "content-length", "content-type", "transfer-encoding", "connection", "authorization"];
-        if name.contains('_') || own.iter().any(|own| name.eq_ignore_ascii_case(own)) {
-            continue;
-        }
-        if let Ok(value) = std::str::from_utf8(value) {
-            let name = format!("HTTP_{}", name.to_ascii_uppercase().replace('-', "_"));
-            match all.iter_mut().find(|(other, _)| *other == name) {
-                Some((_, values)) => *values = format!("{values}, {value}"),
-                None => all.push((name, value.to_owned())),
-            }
+    // `Proxy` would become the variable that sets a proxy, and `A_B` would equal `A-B`.
+    let own = ["proxy", "content-length", "content-type", "transfer-encoding", "connection", "authorization"];
+    for (name, _) in &request.headers {
+        if !name.contains('_') && own.iter().all(|own| !name.eq_ignore_ascii_case(own)) {
+            let variable = format!("HTTP_{}", name.to_ascii_uppercase().replace('-', "_"));
+            command.env(variable, OsStr::from_bytes(&request.list(name).unwrap_or_default()));
         }
     }
-    all
+    Some(command)
 }
 
 /// The host without the port. An IPv6 address has colons of its own, in brackets.
@@ -257,7 +234,7 @@ fn head_end(output: &[u8]) -> Option<usize> {
 pub(crate) fn parse_head(head: &[u8]) -> Option<CgiHead> {
     let text = std::str::from_utf8(head).ok()?;
     let mut cgi = CgiHead { status: Status::Ok, headers: Vec::new(), length: None, local: None };
-    let (mut has_status, mut says_something, mut location) = (false, false, None);
+    let (mut has_status, mut has_type, mut location) = (false, false, None);
     for line in text.lines().take_while(|line| !line.is_empty()) {
         let (name, value) = line.split_once(':')?;
         let value = value.trim();
@@ -269,30 +246,26 @@ pub(crate) fn parse_head(head: &[u8]) -> Option<CgiHead> {
             "status" => {
                 let code = value.get(..3).and_then(|code| code.parse().ok())?;
                 cgi.status = (200..600).contains(&code).then_some(Status::Other(code))?;
-                (has_status, says_something) = (true, true);
+                has_status = true;
             }
             "content-length" if cgi.length.is_none() && value.bytes().all(|byte| byte.is_ascii_digit()) => {
                 cgi.length = Some(value.parse().ok()?);
             }
-            "content-length" => return None,
             // The server sets these headers.
             "connection" | "transfer-encoding" | "keep-alive" | "date" | "server" => {}
-            "location" if location.is_some() => return None,
-            "location" => {
-                says_something = true;
-                location = Some(value.to_owned());
-            }
+            "location" if location.is_none() => location = Some(value.to_owned()),
+            "content-length" | "location" => return None,
             other => {
-                says_something |= other == "content-type";
+                has_type |= other == "content-type";
                 cgi.headers.push((name.to_owned(), value.to_owned()));
             }
         }
     }
+    let says_something = has_status || has_type || location.is_some();
     match location {
         // The client does not see the target, so a fragment would be lost.
         Some(target) if !has_status && target.starts_with('/') => {
-            cgi.local = Some(target).filter(|target| !target.contains('#'));
-            cgi.local.as_ref()?;
+            cgi.local = Some(Some(target).filter(|target| !target.contains('#'))?);
         }
         Some(target) => {
             if !has_status {
@@ -308,10 +281,8 @@ pub(crate) fn parse_head(head: &[u8]) -> Option<CgiHead> {
 /// Whether a URI begins with its scheme.
 fn is_absolute(uri: &str) -> bool {
     uri.split_once(':').is_some_and(|(scheme, rest)| {
-        let is_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
-        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-            && scheme.bytes().all(is_scheme)
-            && !rest.is_empty()
+        let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+        scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(is_scheme) && !rest.is_empty()
     })
 }
 
@@ -335,14 +306,14 @@ async fn send(
     let headers = headers.chain(length.as_deref().map(|length| ("Content-Length", length)));
     let headers = headers.chain(in_chunks.then_some(("Transfer-Encoding", "chunked")));
     client.write_until(head(cgi.status, headers, after).into(), Some(deadline)).await?;
-    let (mut left, mut sent) = (cgi.length.unwrap_or(u64::MAX), 0);
+    let total = cgi.length.unwrap_or(u64::MAX);
+    let mut unsent = total;
     if has_no_body {
         return Ok(Sent { status: cgi.status, bytes: 0, goes_on });
     }
     let is_whole = loop {
-        output.truncate(usize::try_from(left).unwrap_or(usize::MAX));
-        left -= output.len() as u64;
-        sent += output.len() as u64;
+        output.truncate(usize::try_from(unsent).unwrap_or(usize::MAX));
+        unsent -= output.len() as u64;
         if !output.is_empty() {
             let piece = std::mem::take(&mut output);
             let length = format!("{:x}\r\n", piece.len());
@@ -350,16 +321,14 @@ async fn send(
             let piece = if in_chunks { chunk.concat() } else { piece };
             client.write_until(piece.into(), Some(deadline)).await?;
         }
-        if left == 0 {
+        if unsent == 0 {
             break true;
         }
-        let patience = deadline.saturating_duration_since(Instant::now());
         let Some(stdout) = program.stdout.as_mut() else { break false };
-        match stdout.read(16 << 10).within(patience).await {
+        match stdout.read(16 << 10).within(left(deadline)).await {
             Ok(piece) if piece.is_empty() => {
                 // If the program has declared a longer output or crashed, the response is incomplete.
-                let patience = deadline.saturating_duration_since(Instant::now());
-                let end = program.exit_with_group().within(patience).await;
+                let end = program.exit_with_group().within(left(deadline)).await;
                 break cgi.length.is_none() && end.is_ok_and(dunlin::blocking::ChildEnd::is_success);
             }
             Ok(piece) => output = piece.into(),
@@ -372,5 +341,5 @@ async fn send(
     if !is_whole {
         client.site.stats.cut.add(1);
     }
-    Ok(Sent { status: cgi.status, bytes: sent, goes_on: goes_on && is_whole })
+    Ok(Sent { status: cgi.status, bytes: total - unsent, goes_on: goes_on && is_whole })
 }

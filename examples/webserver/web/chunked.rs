@@ -34,9 +34,7 @@ impl Chunked {
                     return Ok(false);
                 }
                 let length = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
-                let (data, rest) = input.split_at(length);
-                output(data);
-                *input = rest;
+                output(input.split_off(..length).unwrap_or_default());
                 *left -= length as u64;
                 if *left == 0 {
                     self.state = State::AfterData;
@@ -46,10 +44,7 @@ impl Chunked {
             let Some(end) = input.iter().position(|byte| *byte == b'\n') else {
                 self.line.extend_from_slice(input);
                 *input = &[];
-                if self.line.len() > LINE_MAX {
-                    return Err(Status::BadRequest);
-                }
-                return Ok(false);
+                return if self.line.len() > LINE_MAX { Err(Status::BadRequest) } else { Ok(false) };
             };
             self.line.extend_from_slice(&input[..end]);
             *input = &input[end + 1..];

@@ -11,6 +11,7 @@ use dunlin::prelude::*;
 use super::answer::{After, Answer, Piece, head};
 use super::body::{self, Body};
 use super::file::Opened;
+use super::limits::left;
 use super::log::Log;
 use super::request::{self, Framing, Method, Request};
 use super::sendfile;
@@ -67,16 +68,14 @@ impl Client {
         Self { site, connection, buffer: Vec::new(), stop, log, name, is_one_too_many }
     }
 
-    /// Refuses a client because there are too many connections.
-    pub(crate) async fn turn_away(self) {
-        self.refuse("-", Status::ServiceUnavailable).await;
-    }
-
     /// Reads the head of the next request.
     pub(crate) async fn read_head(&mut self) -> Result<Vec<u8>, NoRequest> {
         let limits = self.site.limits.clone();
         let (mut searched, mut deadline) = (0, None);
         let refused = |status| Err(NoRequest::Refused(status, "-".to_owned()));
+        if self.is_one_too_many {
+            return refused(Status::ServiceUnavailable);
+        }
         loop {
             // Skips empty lines before a request, all at once: the buffer moves. A read may have ended
             // between the two bytes of one.
@@ -99,12 +98,8 @@ impl Client {
                 // An idle connection holds no buffer.
                 self.buffer = Vec::new();
             }
-            let patience = if is_idle {
-                limits.idle
-            } else {
-                let deadline = *deadline.get_or_insert_with(|| Instant::now() + limits.head);
-                deadline.saturating_duration_since(Instant::now())
-            };
+            let patience =
+                if is_idle { limits.idle } else { left(*deadline.get_or_insert_with(|| Instant::now() + limits.head)) };
             let piece = alt! {
                 piece = self.connection.read(PIECE).within(patience) => piece,
                 _ = self.stop.recv(), if is_idle => return Err(NoRequest::Ended),
@@ -165,8 +160,7 @@ impl Client {
         let begin = range.start;
         if range.end - range.start >= self.site.limits.sendfile_min {
             self.write(std::mem::take(out).into()).await?;
-            let (limits, stats) = (&self.site.limits, &self.site.stats);
-            let (at, is_over) = sendfile::send(&mut self.connection, file, range.clone(), limits, stats).await?;
+            let (at, is_over) = sendfile::send(&mut self.connection, file, range.clone(), &self.site).await?;
             if is_over {
                 return Ok(at - begin);
             }
@@ -193,8 +187,7 @@ impl Client {
     pub(crate) async fn write_until(&mut self, mut bytes: Bytes, deadline: Option<Instant>) -> io::Result<()> {
         while !bytes.is_empty() {
             let piece = self.site.limits.piece;
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let patience = left.map_or(piece, |left| left.min(piece));
+            let patience = deadline.map_or(piece, |deadline| left(deadline).min(piece));
             let written = self.connection.write(&mut bytes).within(patience).await?;
             self.site.stats.bytes.add(written as u64);
         }

@@ -27,18 +27,14 @@ pub(crate) fn verdict(request: &Request, file: &Validators) -> Verdict {
         if !names(&tags, &file.tag, false) {
             return Verdict::Failed;
         }
-    } else if let Some(since) = date(request, "If-Unmodified-Since")
-        && file.modified > since
-    {
+    } else if date(request, "If-Unmodified-Since").is_some_and(|since| file.modified > since) {
         return Verdict::Failed;
     }
     if let Some(tags) = request.list("If-None-Match") {
         if names(&tags, &file.tag, true) {
             return if request.method == Method::Post { Verdict::Failed } else { Verdict::NotModified };
         }
-    } else if let Some(since) = date(request, "If-Modified-Since")
-        && file.modified <= since
-    {
+    } else if date(request, "If-Modified-Since").is_some_and(|since| file.modified <= since) {
         return Verdict::NotModified;
     }
     Verdict::Send

@@ -7,7 +7,7 @@ use super::cgi::{self, Outcome};
 use super::client::{Client, NoRequest, Sent};
 use super::file::Found;
 use super::request::{self, Framing, Method, Request};
-use super::site::Site;
+use super::site::{PREFIX, Site};
 use super::status::Status;
 
 /// A request, and the next step of its processing.
@@ -42,15 +42,12 @@ pub(crate) async fn serve(mut client: Client) {
             Err(NoRequest::Ended) => return client.close().await,
             Err(NoRequest::Refused(status, line)) => return Box::pin(client.refuse(&line, status)).await,
         };
-        // Boxed, so that an idle connection does not reserve memory for it.
-        let sent = Box::pin(async {
-            loop {
-                if let Some(sent) = turn.step(&mut client).await.transpose() {
-                    break sent;
-                }
+        let sent = loop {
+            // Boxed, so that an idle connection does not reserve memory for it.
+            if let Some(sent) = Box::pin(turn.step(&mut client)).await.transpose() {
+                break sent;
             }
-        });
-        let sent = sent.await;
+        };
         match turn.end(&mut client, sent) {
             Then::NextRequest => {}
             Then::Close => return client.close().await,
@@ -62,19 +59,16 @@ pub(crate) async fn serve(mut client: Client) {
 /// Reads the next request.
 pub(crate) async fn read(client: &mut Client) -> Result<Box<Turn>, NoRequest> {
     let head = client.read_head().await?;
-    match request::parse(&head) {
-        Ok(request) => Ok(Box::new(Turn::new(&client.site, request))),
-        Err(status) => {
-            let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
-            Err(NoRequest::Refused(status, String::from_utf8_lossy(line).into_owned()))
-        }
-    }
+    let request = request::parse(&head).map_err(|status| {
+        let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+        NoRequest::Refused(status, String::from_utf8_lossy(line).into_owned())
+    })?;
+    Ok(Box::new(Turn::new(&client.site, request)))
 }
 
 impl Turn {
     fn new(site: &Site, request: Request) -> Self {
-        let version = if request.is_1_1 { "HTTP/1.1" } else { "HTTP/1.0" };
-        let line = format!("{} {} {version}", request.method.name(), request.target);
+        let line = format!("{} {} {}", request.method.name(), request.target, request.version());
         Self { next: Next::of(site, &request), request, line, redirects: 0 }
     }
 
@@ -122,7 +116,7 @@ impl Turn {
 
 impl Next {
     fn of(site: &Site, request: &Request) -> Self {
-        if site.is_cgi(&request.path) { Self::Program } else { Self::File }
+        if site.cgi.is_some() && request.path.starts_with(PREFIX) { Self::Program } else { Self::File }
     }
 }
 
@@ -140,10 +134,8 @@ async fn file(client: &mut Client, request: &Request) -> io::Result<Sent> {
 }
 
 async fn find(client: &Client, request: &Request) -> Answer {
-    let path = match request.path.strip_suffix('/') {
-        Some(directory) => format!("{directory}/index.html"),
-        None => request.path.clone(),
-    };
+    let index = if request.path.ends_with('/') { "index.html" } else { "" };
+    let path = format!("{}{index}", request.path);
     match client.site.files.find(&path, client.site.limits.disk).await {
         Ok(Found::File(file)) => Answer::file(request, &file),
         Ok(Found::Directory) => {

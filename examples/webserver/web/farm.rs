@@ -31,10 +31,7 @@ pub(crate) struct Numbers {
 pub(crate) const NUMBERS: Numbers = Numbers { readers: 128, files: 256, programs: 32 };
 
 /// A request and its client, on their way to a worker.
-struct Job {
-    client: Client,
-    turn: Box<Turn>,
-}
+type Job = (Client, Box<Turn>);
 
 #[derive(Clone, Copy, Debug)]
 enum Role {
@@ -85,10 +82,8 @@ async fn keep(crew: Crew, mut left: Receiver<(Role, usize)>, mut stop: Shared<Re
     loop {
         alt! { biased;
             _ = stop.recv() => return,
-            gone = left.recv() => match gone {
-                Ok((role, number)) => crew.start(role, number),
-                Err(_) => return,
-            },
+            // The crew has a sender, so the channel is open.
+            gone = left.recv() => gone.into_iter().for_each(|(role, number)| crew.start(role, number)),
         }
     }
 }
@@ -141,21 +136,14 @@ async fn read(
         // the only bound of their channel.
         let client = alt! { biased;
             client = kept.recv() => client.ok(),
-            client = fresh.recv() => match client {
-                Ok(client) if client.is_one_too_many => {
-                    client.turn_away().await;
-                    continue;
-                }
-                Ok(client) => Some(client),
-                Err(_) => kept.try_recv().ok(),
-            },
+            client = fresh.recv() => client.ok().or_else(|| kept.try_recv().ok()),
         };
         let Some(mut client) = client else { return };
         match connection::read(&mut client).await {
             Ok(turn) => {
                 let to = if matches!(turn.next, Next::Program) { &mut programs } else { &mut files };
                 // If the workers have ended, the connection ends.
-                let _ = to.send(Job { client, turn }).await;
+                let _ = to.send((client, turn)).await;
             }
             // The client may be slow to close.
             Err(NoRequest::Ended) => drop(dunlin::spawn_named("closing", client.close())),
@@ -171,20 +159,17 @@ async fn work(
     mut files: Option<Shared<Sender<Job>>>,
     mut kept: Shared<Sender<Client>>,
 ) {
-    while let Ok(Job { mut client, mut turn }) = jobs.recv().await {
+    'jobs: while let Ok((mut client, mut turn)) = jobs.recv().await {
         let sent = loop {
-            match Box::pin(turn.step(&mut client)).await {
-                Ok(Some(sent)) => break Some(Ok(sent)),
-                Ok(None) if files.is_none() || matches!(turn.next, Next::Program) => {}
-                Ok(None) => break None,
-                Err(error) => break Some(Err(error)),
+            if let Some(sent) = Box::pin(turn.step(&mut client)).await.transpose() {
+                break sent;
             }
-        };
-        let Some(sent) = sent else {
-            if let Some(files) = &mut files {
-                let _ = files.send(Job { client, turn }).await;
+            if let Some(files) = &mut files
+                && !matches!(turn.next, Next::Program)
+            {
+                let _ = files.send((client, turn)).await;
+                continue 'jobs;
             }
-            continue;
         };
         match turn.end(&mut client, sent) {
             Then::NextRequest => {

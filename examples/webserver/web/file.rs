@@ -157,11 +157,16 @@ pub(crate) fn open_without_links(root: &OwnedFd, path: &str, flags: OFlags) -> i
 fn manner(file: &std::fs::File) -> Manner {
     const TMPFS: rustix::fs::FsWord = 0x0102_1994;
     let mut room = [0; 1];
-    match rustix::io::preadv2(file, &mut [IoSliceMut::new(&mut room)], 0, ReadWriteFlags::NOWAIT) {
+    match read_now(file, &mut room, 0) {
         Ok(_) | Err(Errno::AGAIN) => Manner::NoWait,
         Err(_) if rustix::fs::fstatfs(file).is_ok_and(|system| system.f_type == TMPFS) => Manner::Memory,
         Err(_) => Manner::Pool,
     }
+}
+
+/// Reads what the page cache has.
+fn read_now(file: &std::fs::File, piece: &mut [u8], at: u64) -> rustix::io::Result<usize> {
+    rustix::io::preadv2(file, &mut [IoSliceMut::new(piece)], at, ReadWriteFlags::NOWAIT)
 }
 
 impl Opened {
@@ -170,28 +175,18 @@ impl Opened {
         let length = usize::try_from(range.end - range.start).unwrap_or(PIECE_MAX).min(PIECE_MAX);
         let mut piece = vec![0; length];
         let read = match self.manner {
-            Manner::NoWait => {
-                let read = rustix::io::preadv2(
-                    &self.file,
-                    &mut [IoSliceMut::new(&mut piece)],
-                    range.start,
-                    ReadWriteFlags::NOWAIT,
-                );
-                read.ok()
-            }
+            Manner::NoWait => read_now(&self.file, &mut piece, range.start).ok(),
             Manner::Memory => Some(self.file.read_at(&mut piece, range.start)?),
             Manner::Pool => None,
         };
-        if let Some(read) = read {
-            piece.truncate(read);
-            return Ok(piece.into());
-        }
-        let (file, at) = (self.file.clone(), range.start);
-        on_pool(patience, move |_| {
-            let read = file.read_at(&mut piece, at)?;
-            piece.truncate(read);
-            Ok(piece.into())
-        })
-        .await
+        let (mut piece, read) = match read {
+            Some(read) => (piece, read),
+            None => {
+                let (file, at) = (self.file.clone(), range.start);
+                on_pool(patience, move |_| file.read_at(&mut piece, at).map(|read| (piece, read))).await?
+            }
+        };
+        piece.truncate(read);
+        Ok(piece.into())
     }
 }

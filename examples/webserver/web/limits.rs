@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use dunlin::Instant;
+
 /// Bounds of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
@@ -51,7 +53,7 @@ impl Default for Limits {
         Self {
             connections_max: 20_000,
             // A part of the descriptors: connections and programs need the rest.
-            open_files_max: usize::try_from(descriptors() / 8).unwrap_or(usize::MAX).min(512),
+            open_files_max: (descriptors() / 8).min(512) as usize,
             head_max: 16 << 10,
             body_max: 64 << 20,
             body_memory_max: 1 << 20,
@@ -71,6 +73,11 @@ impl Default for Limits {
             shutdown: Duration::from_secs(10),
         }
     }
+}
+
+/// The time until a deadline.
+pub(crate) fn left(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
 }
 
 /// The maximum number of descriptors of this program.

@@ -18,20 +18,13 @@ const RANGES_MAX: usize = 16;
 
 /// Parses the header `Range` for a file of `length` bytes. Ranges that overlap or touch become one.
 pub(crate) fn wanted(header: Option<&str>, length: u64) -> Wanted {
-    let Some((unit, list)) = header.and_then(|header| header.split_once('=')) else {
-        return Wanted::Whole;
-    };
-    if !unit.trim().eq_ignore_ascii_case("bytes") || list.split(',').count() > RANGES_MAX {
-        return Wanted::Whole;
-    }
-    let mut pieces = Vec::new();
-    for one in list.split(',').map(str::trim).filter(|one| !one.is_empty()) {
-        match piece(one, length) {
-            Some(piece) if piece.is_empty() => {}
-            Some(piece) => pieces.push(piece),
-            None => return Wanted::Whole,
-        }
-    }
+    let list = header.and_then(|header| header.split_once('='));
+    let list =
+        list.filter(|(unit, list)| unit.trim().eq_ignore_ascii_case("bytes") && list.split(',').count() <= RANGES_MAX);
+    let Some((_, list)) = list else { return Wanted::Whole };
+    let all = list.split(',').map(str::trim).filter(|one| !one.is_empty()).map(|one| piece(one, length));
+    let Some(mut pieces) = all.collect::<Option<Vec<_>>>() else { return Wanted::Whole };
+    pieces.retain(|piece| !piece.is_empty());
     if pieces.is_empty() { Wanted::Nothing } else { Wanted::Pieces(merged(pieces)) }
 }
 
@@ -39,8 +32,7 @@ pub(crate) fn wanted(header: Option<&str>, length: u64) -> Wanted {
 fn piece(text: &str, length: u64) -> Option<Range<u64>> {
     let (first, last) = text.split_once('-')?;
     if first.is_empty() {
-        let suffix = number(last)?;
-        return Some(length.saturating_sub(suffix)..length);
+        return Some(length.saturating_sub(number(last)?)..length);
     }
     let first = number(first)?;
     let end = if last.is_empty() { length } else { number(last)?.saturating_add(1) };

@@ -64,6 +64,10 @@ impl Request {
         })
     }
 
+    pub(crate) fn version(&self) -> &'static str {
+        if self.is_1_1 { "HTTP/1.1" } else { "HTTP/1.0" }
+    }
+
     /// The value of a header that occurs exactly once.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let [value] = lines(&self.headers, name)[..] else { return None };
@@ -73,7 +77,7 @@ impl Request {
     /// The value of a header that is a list: its lines form one list (RFC 9110, section 5.3).
     pub(crate) fn list(&self, name: &str) -> Option<Vec<u8>> {
         let lines = lines(&self.headers, name);
-        (!lines.is_empty()).then(|| lines.join(&b','))
+        (!lines.is_empty()).then(|| lines.join(&b", "[..]))
     }
 }
 
@@ -152,21 +156,13 @@ pub(crate) fn parse(head: &[u8]) -> Result<Request, Status> {
 fn framing(lengths: &[&[u8]], encodings: &[&[u8]], is_1_1: bool) -> Result<Framing, Status> {
     match (lengths, encodings) {
         ([], []) => Ok(Framing::Length(0)),
-        ([length], []) => {
-            // `parse` alone would accept a sign.
-            if length.is_empty() || !length.iter().all(u8::is_ascii_digit) {
-                return Err(Status::BadRequest);
-            }
+        // `parse` alone would accept a sign.
+        ([length], []) if !length.is_empty() && length.iter().all(u8::is_ascii_digit) => {
             let length = std::str::from_utf8(length).ok().and_then(|digits| digits.parse().ok());
             length.map(Framing::Length).ok_or(Status::ContentTooLarge)
         }
-        ([], [encoding]) if is_1_1 => {
-            if encoding.eq_ignore_ascii_case(b"chunked") {
-                Ok(Framing::Chunked)
-            } else {
-                Err(Status::NotImplemented)
-            }
-        }
+        ([], [encoding]) if is_1_1 && encoding.eq_ignore_ascii_case(b"chunked") => Ok(Framing::Chunked),
+        ([], [_]) if is_1_1 => Err(Status::NotImplemented),
         _ => Err(Status::BadRequest),
     }
 }
@@ -205,28 +201,24 @@ fn split_target(target: &str) -> Result<(String, String), Status> {
         return Err(Status::BadRequest);
     }
     // More slashes at the beginning name the same path: they must not lead past the prefix of programs.
-    let components = path.trim_start_matches('/').split('/').map(|component| {
-        let component = decode(component)?;
-        let is_plain = !matches!(&*component, "." | "..") && !component.contains(['/', '\0']);
-        is_plain.then_some(component)
-    });
+    let is_plain = |component: &String| !matches!(&**component, "." | "..") && !component.contains(['/', '\0']);
+    let components = path.trim_start_matches('/').split('/').map(|component| decode(component).filter(is_plain));
     let components: Option<Vec<String>> = components.collect();
     Ok((format!("/{}", components.ok_or(Status::BadRequest)?.join("/")), query.to_owned()))
 }
 
 /// Replaces `%41` by `A`; `None` if the text is malformed or not UTF-8.
 fn decode(text: &str) -> Option<String> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16);
     let (mut decoded, mut rest) = (Vec::new(), text.as_bytes());
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte == b'%' {
-            let (digits, after) = after.split_at_checked(2)?;
-            let [high, low] = [digits[0], digits[1]].map(|digit| (digit as char).to_digit(16));
-            decoded.push((high? * 16 + low?) as u8);
-            rest = after;
-        } else {
-            decoded.push(byte);
-        }
+    loop {
+        let byte;
+        (byte, rest) = match rest {
+            [b'%', high, low, after @ ..] => ((digit(high)? * 16 + digit(low)?) as u8, after),
+            [b'%', ..] => return None,
+            [byte, after @ ..] => (*byte, after),
+            [] => return String::from_utf8(decoded).ok(),
+        };
+        decoded.push(byte);
     }
-    String::from_utf8(decoded).ok()
 }

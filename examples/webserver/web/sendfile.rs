@@ -13,9 +13,8 @@ use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
 use super::file::Opened;
-use super::limits::Limits;
 use super::pool::on_pool;
-use super::stats::Stats;
+use super::site::Site;
 
 /// The maximum bytes of one call, however fast the client reads: other clients wait for its thread.
 const CALL_MAX: u64 = 8 << 20;
@@ -27,17 +26,16 @@ pub(crate) async fn send(
     connection: &mut Connection,
     file: &Opened,
     mut range: Range<u64>,
-    limits: &Limits,
-    stats: &Stats,
+    site: &Site,
 ) -> io::Result<(u64, bool)> {
     // Its own descriptor: the call may outlive the process that awaits it, and the connection ends with that
     // process.
     let socket = Arc::new(connection.as_fd().try_clone_to_owned()?);
     while !range.is_empty() {
         // A thread must not wait for a client.
-        connection.writable().within(limits.piece).await?;
+        connection.writable().within(site.limits.piece).await?;
         let (copy, file, part) = (socket.clone(), file.file.clone(), range.clone());
-        let step = on_pool(limits.disk, move |stop| step(&*copy, &*file, part, stop)).await;
+        let step = on_pool(site.limits.disk, move |stop| step(&*copy, &*file, part, stop)).await;
         if step.is_err() {
             // An abandoned call keeps its descriptor of the socket, so dropping the connection would not end it.
             let _ = shutdown(&socket, Shutdown::Both);
@@ -47,8 +45,8 @@ pub(crate) async fn send(
             Some((at, file_ends)) => range = at..if file_ends { at } else { range.end },
             None => return Ok((begin, false)),
         }
-        stats.bytes.add(range.start - begin);
-        stats.sendfile.add(range.start - begin);
+        site.stats.bytes.add(range.start - begin);
+        site.stats.sendfile.add(range.start - begin);
     }
     Ok((range.end, true))
 }

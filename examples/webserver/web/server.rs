@@ -114,7 +114,7 @@ async fn accept(
         site.stats.accepted.add(1);
         let client = Client::new(site.clone(), connection, stop.clone(), log.clone());
         match &mut farm {
-            None => site.start("connection", serve(client)),
+            None => site.start("connection", connection::serve(client)),
             Some(readers) => {
                 // While all readers are busy, the system queues new connections.
                 let mut client = Some(client);
@@ -124,13 +124,5 @@ async fn accept(
                 }
             }
         }
-    }
-}
-
-async fn serve(client: Client) {
-    if client.is_one_too_many {
-        client.turn_away().await;
-    } else {
-        connection::serve(client).await;
     }
 }

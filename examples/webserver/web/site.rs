@@ -34,8 +34,4 @@ impl Site {
         #[cfg(not(test))]
         drop(process);
     }
-
-    pub(crate) fn is_cgi(&self, path: &str) -> bool {
-        self.cgi.is_some() && path.starts_with(PREFIX)
-    }
 }
