@@ -265,7 +265,7 @@ pub(crate) fn parse_head(head: &[u8]) -> Option<CgiHead> {
     match location {
         // The client does not see the target, so a fragment would be lost.
         Some(target) if !has_status && target.starts_with('/') => {
-            cgi.local = Some(Some(target).filter(|target| !target.contains('#'))?);
+            cgi.local = Some((!target.contains('#')).then_some(target)?);
         }
         Some(target) => {
             if !has_status {

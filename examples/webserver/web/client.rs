@@ -218,8 +218,8 @@ impl Client {
         self.log.line(&self.name, line, sent.status.code(), sent.bytes);
     }
 
-    /// Records a request whose client left, or did not read, before it had the whole response. A program may
-    /// have run for it, so the log has it, with the status that other servers use for this.
+    /// Records a request whose response could not be sent, mostly because its client left or did not read. A
+    /// program may have run for it, so the log has it, with the status that other servers use for this.
     pub(crate) fn note_cut(&mut self, line: &str) {
         self.site.stats.cut.add(1);
         self.log.line(&self.name, line, 499, 0);

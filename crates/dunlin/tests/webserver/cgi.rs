@@ -339,6 +339,19 @@ fn client_that_leaves_ends_its_program() {
     );
 }
 
+/// The lines of a header are one list (RFC 3875, 4.1.18), and their bytes need not be UTF-8.
+#[test]
+fn program_gets_all_lines_of_a_header_as_they_are() {
+    with_server(
+        |scratch| scratch.program("header", "printf 'Content-Type: a/b\\n\\n'; printf %s \"$HTTP_X_Y\""),
+        |site| async move {
+            let mut client = site.client().await;
+            client.send(b"GET /cgi-bin/header HTTP/1.1\r\nHost: h\r\nX-Y: krill\r\nx-y: \xe9\r\n\r\n").await;
+            assert_eq!(client.response(false).await.unwrap().body, b"krill, \xe9");
+        },
+    );
+}
+
 #[test]
 fn more_programs_than_the_limit_are_unavailable() {
     with_limits(

@@ -118,7 +118,13 @@ fn request_lines_in_the_log_are_printable_ascii() {
     let scratch = Scratch::new();
     dunlin::block_on(async {
         let server = serve(&scratch, patient()).await;
-        for line in ["GET /\u{1b}[2J HTTP/1.1", "\u{1b}c\u{7}", "GET /\u{9b}2J HTTP/1.1", "GET /\"\u{202e} HTTP/1.1"] {
+        for line in [
+            "GET /\u{1b}[2J HTTP/1.1",
+            "\u{1b}c\u{7}",
+            "GET /\u{9b}2J HTTP/1.1",
+            "GET /\"\u{202e} HTTP/1.1",
+            "GET /a\\ HTTP/1.1",
+        ] {
             let mut client = Client::connect(&server.address.to_string()).await;
             client.send(format!("{line}\r\nHost: h\r\n\r\n")).await;
             assert!(client.response(false).await.unwrap().status >= 400, "{line:?}");
@@ -126,9 +132,10 @@ fn request_lines_in_the_log_are_printable_ascii() {
         server.stop().await.unwrap();
     });
     let log = fs::read_to_string(scratch.path("log")).unwrap();
-    assert_eq!(log.lines().count(), 4, "{log:?}");
+    assert_eq!(log.lines().count(), 5, "{log:?}");
     assert!(log.lines().all(|line| line.bytes().all(|byte| matches!(byte, b' '..=b'~'))), "{log:?}");
     assert!(log.contains("\"GET /%1B[2J HTTP/1.1\" 400 "), "{log}");
+    assert!(log.contains("\"GET /a%5C HTTP/1.1\" 404 "), "{log}");
     assert!(log.lines().all(|line| line.matches('"').count() == 2), "{log}");
 }
 

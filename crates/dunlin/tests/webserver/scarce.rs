@@ -19,9 +19,10 @@ use super::client::Client;
 use super::farm::FEW;
 use super::web::farm::{NUMBERS, Numbers};
 use super::web::file::{Files, Found, open_without_links};
+use super::web::limits::Limits;
 use super::web::server::{Server, Settings};
 use super::webserver_example::linux::{parse, warning};
-use super::{Scratch, patient, serve};
+use super::{Scratch, patient, serve, with_limits};
 
 #[test]
 fn without_openat2_no_path_leads_through_a_link() {
@@ -75,10 +76,12 @@ fn clients_wait_while_there_are_no_descriptors_and_are_served_after() {
         scratch.file("x", "krill");
         scratch.file("y", "squid");
         return dunlin::block_on(async {
-            let server = serve(&scratch, patient()).await;
+            let server = serve(&scratch, Limits { body_memory_max: 3, ..patient() }).await;
             let to = server.address.to_string();
-            let mut first = Client::connect(&to).await;
-            assert_eq!(first.get("/x").await.text(), "krill");
+            let (mut first, mut sends) = (Client::connect(&to).await, Client::connect(&to).await);
+            for client in [&mut first, &mut sends] {
+                assert_eq!(client.get("/x").await.text(), "krill");
+            }
             let before = getrlimit(Resource::Nofile);
             let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
             setrlimit(Resource::Nofile, Rlimit { current: Some(64), ..before }).unwrap();
@@ -100,25 +103,47 @@ fn clients_wait_while_there_are_no_descriptors_and_are_served_after() {
             let unopened = first.get("/y").await;
             assert_eq!((unopened.status, unopened.header("Retry-After")), (503, Some("1")));
             assert_eq!(first.get("/x").await.text(), "krill", "it is open");
-            assert_eq!(server.site.stats.accepted.get(), 1);
+            sends.send("POST /cgi-bin/any HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nsquid").await;
+            assert_eq!(sends.response(false).await.unwrap().status, 503, "there is no file for the body");
+            assert_eq!(server.site.stats.accepted.get(), 2);
             setrlimit(Resource::Nofile, before).unwrap();
             drop(used);
             let response = second.await.unwrap().unwrap();
             assert!(response.starts_with("HTTP/1.1 200 OK\r\n") && response.ends_with("squid"), "{response}");
-            drop(first);
+            drop((first, sends));
             server.stop().await.unwrap();
             println!("all were served");
         });
     }
-    let mut program = Command::new(std::env::current_exe().unwrap());
-    program.args([
-        "--exact",
-        "scarce::clients_wait_while_there_are_no_descriptors_and_are_served_after",
-        "--nocapture",
-    ]);
-    let output = program.env(INSIDE, "1").output().unwrap();
+    run_alone("scarce::clients_wait_while_there_are_no_descriptors_and_are_served_after", INSIDE, ":");
+}
+
+/// Runs a test in a program of its own, after the shell's `preparation`.
+fn run_alone(test: &str, inside: &str, preparation: &str) {
+    let mut program = Command::new("sh");
+    program.args(["-c", &format!("{preparation}; exec \"$@\""), "sh"]).arg(std::env::current_exe().unwrap());
+    let output = program.args(["--exact", test, "--nocapture"]).env(inside, "1").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("all were served"), "{output:?}");
+}
+
+/// In a program of its own whose files may have one block, as if the disk had no room for more.
+#[test]
+fn body_without_room_on_the_disk_is_answered() {
+    const INSIDE: &str = "DUNLIN_TEST_FULL_DISK";
+    if std::env::var_os(INSIDE).is_none() {
+        let preparation = "trap '' XFSZ; ulimit -f 1";
+        return run_alone("scarce::body_without_room_on_the_disk_is_answered", INSIDE, preparation);
+    }
+    let limits = Limits { body_memory_max: 3, ..patient() };
+    let prepare = |scratch: &Scratch| drop(scratch.file("x", "krill"));
+    with_limits(limits, prepare, |site| async move {
+        let (mut client, body) = (site.client().await, "x".repeat(10_000));
+        client.send(format!("POST /cgi-bin/any HTTP/1.1\r\nHost: h\r\nContent-Length: 10000\r\n\r\n{body}")).await;
+        assert_eq!(client.response(false).await.unwrap().status, 500);
+        assert_eq!(site.client().await.get("/x").await.text(), "krill");
+    });
+    println!("all were served");
 }
 
 #[test]
