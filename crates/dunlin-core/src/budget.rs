@@ -183,11 +183,7 @@ pub(crate) fn wake_later(task: &Waker) {
 
 /// Polls an operation that is not a branch. `again`: it has been polled before.
 #[inline]
-pub(crate) fn counted<'a, R>(
-    again: bool,
-    cx: &mut Context<'a>,
-    poll: impl FnOnce(&mut Context<'a>) -> Poll<R>,
-) -> Poll<R> {
+pub fn counted<'a, R>(again: bool, cx: &mut Context<'a>, poll: impl FnOnce(&mut Context<'a>) -> Poll<R>) -> Poll<R> {
     if is_spent() && !again && refuse(cx) {
         return Poll::Pending;
     }

@@ -81,7 +81,7 @@ pub use share::{Claim, Claiming, End, Lone, Retiring, Shared};
 /// What the macros expand to. Not for use by hand.
 #[doc(hidden)]
 pub mod __rt {
-    pub use crate::budget::{OPERATIONS_MAX, give_way_to_runtime, renew, set_waking};
+    pub use crate::budget::{OPERATIONS_MAX, counted, give_way_to_runtime, renew, set_waking};
     pub use crate::bundle::{NoPairing, Probe, Sides, is_pairing};
     pub use crate::channel::sender::Spare;
     pub use crate::channel::tether::{Tether, Tethered, Tethers, Tie, TieEnd, TieNothing};

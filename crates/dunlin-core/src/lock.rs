@@ -105,6 +105,12 @@ impl<T> Lock<T> {
     }
 }
 
+impl<T: Default> Default for Lock<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
 /// The held lock. It is released on drop, with the tag as it is then.
 pub(crate) struct Guard<'a, T> {
     lock: &'a Lock<T>,

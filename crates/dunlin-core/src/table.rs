@@ -65,19 +65,26 @@ impl<T: Default + Sync> Table<T> {
     }
 
     /// Takes an entry: a returned one, as it was left, or a new one.
+    #[inline]
     pub(crate) fn take(&'static self) -> &'static Entry<T> {
+        self.take_numbered().0
+    }
+
+    /// The same, with its number.
+    pub(crate) fn take_numbered(&'static self) -> (&'static Entry<T>, u32) {
         let mut free = self.free.lock();
         if free.head != NONE {
-            let entry = self.get(free.head).expect("what was given back exists");
+            let index = free.head;
+            let entry = self.get(index).expect("what was given back exists");
             free.head = entry.link.load(Ordering::Relaxed);
-            return entry;
+            return (entry, index);
         }
         let index = free.fresh;
         assert!(index < NONE, "more than 2^32 - 1 channels or parallel compositions at once");
         free.fresh += 1;
         drop(free);
         let (chunk, offset) = place(index);
-        &self.chunk(chunk)[offset]
+        (&self.chunk(chunk)[offset], index)
     }
 
     /// Several threads may call this for one chunk; `OnceLock` lets one of them make it.

@@ -40,6 +40,7 @@
 
 #[doc(hidden)]
 pub mod activity;
+mod identity;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -49,9 +50,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::task::Poll;
 
 pub use crate::clock::{advance, tick};
-use crate::lock::Lock;
 use crate::sync::global;
 use crate::table::{Entry, Table};
+pub use identity::{Identities, Kept, Known, Spawned, processes};
 
 /// Identifies a process: a spawned one, or a branch of a `par!`. Never reused while the program runs.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,6 +70,11 @@ impl Pid {
     /// The number, for logs.
     pub fn as_u64(self) -> u64 {
         self.0
+    }
+
+    #[doc(hidden)]
+    pub fn numbered(number: u64) -> Self {
+        Self(number)
     }
 }
 
@@ -88,10 +94,7 @@ thread_local! {
     static CURRENT: Cell<u64> = const { Cell::new(0) };
 }
 
-static NEXT_PID: AtomicU64 = AtomicU64::new(1);
-
 global! { static RECORDS: Table<Record> = Table::new(); }
-global! { static PROCESSES: Table<ProcessRecord> = Table::new(); }
 
 /// Makes `pid` the current process until the guard is dropped.
 #[inline(always)]
@@ -517,103 +520,4 @@ pub fn snapshot() -> Vec<Wait> {
         waits.extend(waiting.map(|(who, doing, since)| Wait { who, doing, channel: None, made, since, on, there }));
     }
     waits
-}
-
-/// The record of a range of processes: a spawned one, or the branches of one `par!`.
-#[derive(Default)]
-pub(crate) struct ProcessRecord {
-    first: AtomicU64,
-    count: AtomicU32,
-    parent: AtomicU64,
-    made: Place,
-    name: Lock<Option<Box<str>>>,
-}
-
-impl<T: Default> Default for Lock<T> {
-    fn default() -> Self {
-        Self::new(T::default())
-    }
-}
-
-/// The identities of a spawned process or of the branches of a `par!`, listed by [`processes`] until dropped.
-#[doc(hidden)]
-pub struct Identities(&'static Entry<ProcessRecord>);
-
-impl fmt::Debug for Identities {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Identities").field(&self.first()).finish()
-    }
-}
-
-impl Identities {
-    /// New identities for `count` processes whose parent is the current one.
-    pub fn new(count: u32, made: &'static Location<'static>) -> Self {
-        let entry = PROCESSES.take();
-        let first = NEXT_PID.fetch_add(u64::from(count.max(1)), Ordering::Relaxed);
-        entry.first.store(first, Ordering::Relaxed);
-        entry.parent.store(CURRENT.get(), Ordering::Relaxed);
-        entry.made.set(made);
-        entry.count.store(count, Ordering::Release);
-        Self(entry)
-    }
-
-    /// The first of them; the others follow.
-    pub fn first(&self) -> Pid {
-        Pid(self.0.first.load(Ordering::Relaxed))
-    }
-
-    /// Names the process in the output.
-    pub fn set_name(&self, name: &str) {
-        *self.0.name.lock() = Some(name.into());
-    }
-
-    /// Polls as the first of these processes.
-    #[inline]
-    pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
-        let _entered = enter(self.0.first.load(Ordering::Relaxed));
-        f()
-    }
-}
-
-impl Drop for Identities {
-    fn drop(&mut self) {
-        self.0.count.store(0, Ordering::Release);
-        let name = self.0.name.lock().take();
-        drop(name);
-        PROCESSES.give(self.0);
-    }
-}
-
-/// A process, or the branches of one `par!`: one line of [`processes`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Known {
-    /// The process, or the first branch.
-    pub first: Pid,
-    /// How many: 1 for a spawned process, the number of branches for a `par!`.
-    pub count: u32,
-    /// The process that started it.
-    pub parent: Pid,
-    /// The source location.
-    pub made: &'static Location<'static>,
-    /// Its name, if it has one.
-    pub name: Option<String>,
-}
-
-/// All processes that have not ended.
-pub fn processes() -> Vec<Known> {
-    let known = |entry: &'static Entry<ProcessRecord>| {
-        let count = entry.count.load(Ordering::Acquire);
-        if count == 0 {
-            return None;
-        }
-        Some(Known {
-            first: Pid(entry.first.load(Ordering::Relaxed)),
-            count,
-            parent: Pid(entry.parent.load(Ordering::Relaxed)),
-            made: entry.made.get()?,
-            name: entry.name.lock().as_deref().map(String::from),
-        })
-    };
-    PROCESSES.iter().filter_map(known).collect()
 }

@@ -6,12 +6,13 @@
 //! | macro | file | in one line |
 //! |---|---|---|
 //! | `alt!` (here [`__alt!`](__alt)) | `alt.rs` | awaits several operations, takes exactly one |
+//! | `receive!` (here [`__receive!`](__receive)) | `receive.rs` | receives the first message that fits a pattern |
 //! | [`#[derive(Bundle)]`](macro@Bundle) | `bundle.rs` | several channels as one: a client's face and a server's |
 //! | [`#[main]`](macro@main), [`#[test]`](macro@test) | `main_attr.rs` | an `async fn main`, an `async` test |
 //! | [`#[remote]`](macro@remote) | `remote.rs` | a function that can be run in another process of the system |
 //! | [`#[process]`](macro@process) | `process.rs` | a process that joins its ends in a scope by itself |
 //!
-//! `place.rs` makes the compiler's errors about an expansion point at users' code.
+//! `arm.rs` has what the arms of `alt!` and `receive!` have in common. `place.rs` makes the compiler's errors about an expansion point at users' code.
 //!
 //! Each file converts tokens to tokens, or to a `syn::Error` that points at the words to blame, with pure
 //! functions that its tests call directly. The entry points below only convert.
@@ -19,12 +20,14 @@
 use proc_macro::TokenStream;
 
 mod alt;
+mod arm;
 #[cfg(test)]
 mod blame;
 mod bundle;
 mod main_attr;
 mod place;
 mod process;
+mod receive;
 mod remote;
 
 /// Waits for several operations and takes exactly one: occam's `ALT`.
@@ -115,6 +118,14 @@ mod remote;
 #[proc_macro]
 pub fn __alt(input: TokenStream) -> TokenStream {
     or_error(alt::expand(input.into()))
+}
+
+/// Receives the first message that fits one of several patterns. `dunlin` documents it, as `receive!`, and
+/// defines the wrapper that names the crate with the support code.
+#[doc(hidden)]
+#[proc_macro]
+pub fn __receive(input: TokenStream) -> TokenStream {
+    or_error(receive::expand(input.into()))
 }
 
 /// Treats several channels as one: a struct with named fields becomes a bundle.

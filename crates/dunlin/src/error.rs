@@ -46,6 +46,15 @@ pub enum Error {
     /// A process ended otherwise than by returning.
     #[cfg(feature = "rt")]
     Exit(crate::Exit),
+    /// A message was not sent to a mailbox: it was closed, or full.
+    #[cfg(feature = "rt")]
+    Post(crate::PostError<()>),
+    /// Nothing was received from a mailbox.
+    #[cfg(feature = "rt")]
+    Mailbox(crate::MailboxError),
+    /// A link, or an exit, outside of every spawned process.
+    #[cfg(feature = "rt")]
+    OutsideProcess(crate::OutsideProcess),
     /// A blocking call was not taken. The error gives it back.
     #[cfg(feature = "rt")]
     Refused(crate::blocking::Refused),
@@ -73,8 +82,12 @@ impl Error {
         Self::Other(error.into())
     }
 
-    /// Whether a channel had ended in order.
+    /// Whether a channel had ended in order, or a mailbox was closed.
     pub fn is_closed(&self) -> bool {
+        #[cfg(feature = "rt")]
+        if let Self::Post(error) = self {
+            return error.is_closed();
+        }
         matches!(self, Self::NotTaken(Why::Closed) | Self::Recv(RecvError::Closed) | Self::NoReply(RecvError::Closed))
     }
 
@@ -90,6 +103,10 @@ impl Error {
 
     /// Whether a deadline passed.
     pub fn is_timed_out(&self) -> bool {
+        #[cfg(feature = "rt")]
+        if let Self::Mailbox(error) = self {
+            return *error == crate::MailboxError::TimedOut;
+        }
         matches!(
             self,
             Self::NotTaken(Why::TimedOut | Why::Unmatched(_))
@@ -119,6 +136,12 @@ impl fmt::Display for Error {
             #[cfg(feature = "rt")]
             Self::Exit(exit) => exit.fmt(f),
             #[cfg(feature = "rt")]
+            Self::Post(error) => write!(f, "not sent: {error}"),
+            #[cfg(feature = "rt")]
+            Self::Mailbox(error) => write!(f, "nothing received: {error}"),
+            #[cfg(feature = "rt")]
+            Self::OutsideProcess(error) => error.fmt(f),
+            #[cfg(feature = "rt")]
             Self::Refused(refused) => refused.fmt(f),
             #[cfg(feature = "rt")]
             Self::Scope(error) => error.fmt(f),
@@ -141,6 +164,10 @@ impl std::error::Error for Error {
             Self::NotTaken(why) => Some(why),
             Self::Claim(error) => Some(error),
             Self::Sync(error) => Some(error),
+            #[cfg(feature = "rt")]
+            Self::Post(error) => Some(error),
+            #[cfg(feature = "rt")]
+            Self::Mailbox(error) => Some(error),
             #[cfg(feature = "rt")]
             Self::Scope(error) => Some(error),
             #[cfg(feature = "rt")]
@@ -209,6 +236,27 @@ impl From<SyncError> for Error {
 impl From<crate::Exit> for Error {
     fn from(exit: crate::Exit) -> Self {
         Self::Exit(exit)
+    }
+}
+
+#[cfg(feature = "rt")]
+impl<M> From<crate::PostError<M>> for Error {
+    fn from(error: crate::PostError<M>) -> Self {
+        Self::Post(if error.is_full() { crate::PostError::Full(()) } else { crate::PostError::Closed(()) })
+    }
+}
+
+#[cfg(feature = "rt")]
+impl From<crate::MailboxError> for Error {
+    fn from(error: crate::MailboxError) -> Self {
+        Self::Mailbox(error)
+    }
+}
+
+#[cfg(feature = "rt")]
+impl From<crate::OutsideProcess> for Error {
+    fn from(error: crate::OutsideProcess) -> Self {
+        Self::OutsideProcess(error)
     }
 }
 

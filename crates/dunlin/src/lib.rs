@@ -25,6 +25,9 @@
 //! - the core, from the crate `dunlin-core`: [`channel`], [`alt!`], [`Choice`], [`par!`], [`Shared`],
 //!   [`barrier()`], [`call`], [`waits`];
 //! - [`spawn`], [`Process`], [`Exit`]: processes on tokio's worker threads;
+//! - [`mailbox`](mailbox()), [`Address`], [`receive!`]: messages that a process receives in an order of its own;
+//!   [`link`](link()), [`spawn_linked`], [`monitor`](monitor()), [`Pid`]: processes that end, or learn of each
+//!   other's end;
 //! - [`Scope`], [`process`](macro@process): named channels that processes join by themselves, and waiting for
 //!   those processes;
 //! - [`blocking`](blocking()), [`Stop`], [`mod@blocking`]: calls that block, on threads of their own;
@@ -65,6 +68,8 @@ pub mod net;
 #[cfg(feature = "net")]
 pub mod node;
 #[cfg(feature = "rt")]
+mod process;
+#[cfg(feature = "rt")]
 mod report;
 #[cfg(feature = "rt")]
 mod runtime;
@@ -73,8 +78,6 @@ pub mod scope;
 #[cfg(feature = "sim")]
 #[cfg_attr(docsrs, doc(cfg(feature = "sim")))]
 pub mod sim;
-#[cfg(feature = "rt")]
-mod spawn;
 #[cfg(any(feature = "io", feature = "net"))]
 mod tcp;
 #[cfg(feature = "rt")]
@@ -103,11 +106,15 @@ pub use blocking::{Blocking, Ended, Requested, Stop, Terminating, blocking};
 pub use error::{Error, Result};
 pub use face::{ClientFace, ServerFace};
 #[cfg(feature = "rt")]
+pub use process::{
+    Address, Bound, Down, Exit, ExitReason, Leaving, Mailbox, MailboxError, Marked, Monitor, MonitorId, MonitorInto,
+    Offer, OfferFrom, Outcome, OutsideProcess, Pid, PostError, Process, Receive, exit, exit_with, link, mailbox,
+    mailbox_with, monitor, monitor_into, spawn, spawn_linked, spawn_linked_named, spawn_named, unlink,
+};
+#[cfg(feature = "rt")]
 pub use runtime::block_on;
 #[cfg(feature = "rt")]
 pub use scope::{FinishError, Place, Scope, ScopeError, Wired, wired};
-#[cfg(feature = "rt")]
-pub use spawn::{Exit, ExitReason, Process, spawn, spawn_named};
 #[cfg(feature = "rt")]
 pub use time::{
     CompleteWithin, Deadline, Instant, Interval, Sleep, Tick, Timer, interval, sleep, sleep_until, start_clock,
@@ -136,6 +143,75 @@ pub use world::future;
 #[macro_export]
 macro_rules! laws {
     ($($what:tt)*) => { ::dunlin_laws::laws! { $($what)* } };
+}
+
+/// Receives the first message of a [`Mailbox`] that fits one of several patterns, and leaves the others in
+/// order.
+///
+/// ```text
+/// receive!(mailbox,
+///     pattern => body,
+///     pattern if guard => body,                    // the guard sees references
+///     after duration => body,                      // if nothing that fits has arrived by then
+/// )
+/// ```
+///
+/// The patterns of one message are tried in the order written, and messages in the order in which they arrived.
+/// Each message is tested once by a receive: what does not fit stays, and what arrives later is tested when it
+/// arrives. [`Mailbox::mark`] lets a receive begin behind what is there. Names that a pattern binds are
+/// references in its guard, and owned in its body. Bodies are ordinary code of the enclosing function: `?`,
+/// `return`, `.await` and `break` work as they do outside.
+///
+/// `duration` is for the whole receive, however many messages arrive meanwhile that do not fit. With
+/// `Duration::ZERO`, what is there is received.
+///
+/// The value is `Ok` with that of the body. As a branch of a choice, use [`Mailbox::recv_if`].
+///
+/// # Errors
+/// [`MailboxError::NotOwner`] if the mailbox belongs to another process.
+///
+/// # Panics
+/// If a guard panics. The message stays where it is, and the mailbox can be used.
+///
+/// # Cancel safety
+/// Dropped while it waits, it has taken nothing. Once a body has begun, it is as cancel safe as that body.
+///
+/// # Examples
+/// ```
+/// use dunlin::prelude::*;
+/// use dunlin::{Mailbox, mailbox, receive};
+///
+/// enum Msg {
+///     Get(u32),
+///     Answer { id: u32, text: String },
+/// }
+///
+/// async fn answer(me: &mut Mailbox<Msg>, wanted: u32) -> Result<Option<String>> {
+///     Ok(receive!(me,
+///         Msg::Answer { id, text } if *id == wanted => Some(text),
+///         after Duration::from_millis(1) => None,
+///     )?)
+/// }
+/// # dunlin::block_on(async {
+/// let (address, mut me) = mailbox();
+/// address.send(Msg::Get(1))?;
+/// address.send(Msg::Answer { id: 8, text: "squid".into() })?;
+/// assert_eq!(answer(&mut me, 7).await?, None);
+/// address.send(Msg::Answer { id: 7, text: "krill".into() })?;
+/// assert_eq!(answer(&mut me, 7).await?.as_deref(), Some("krill"));
+/// assert!(matches!(me.recv().await?, Msg::Get(1)));
+/// # Ok::<(), Error>(())
+/// # }).unwrap();
+/// ```
+///
+/// # Source
+/// `receive` of Erlang, `recv` of Termite.
+#[cfg(all(feature = "macros", feature = "rt"))]
+#[macro_export]
+macro_rules! receive {
+    ($($input:tt)*) => {
+        $crate::__rt::__receive! { ($crate) $($input)* }
+    };
 }
 
 /// What most programs need: `use dunlin::prelude::*;`.
@@ -181,6 +257,8 @@ pub mod __rt {
     #[cfg(feature = "rt")]
     pub use crate::scope::wired::{named, propagating};
     pub use dunlin_core::__rt::*;
+    #[cfg(all(feature = "macros", feature = "rt"))]
+    pub use dunlin_macros::__receive;
 }
 
 /// The README's example runs as a test.

@@ -155,7 +155,7 @@ impl<R> Blocking<R> {
     }
 
     fn exit(&self, reason: ExitReason) -> Exit {
-        Exit { pid: self.pid, name: None, reason }
+        Exit::new(crate::Pid::nowhere(self.pid), None, reason)
     }
 }
 

@@ -14,7 +14,7 @@ use dunlin_core::waits::{self, Doing, Pid, Watch};
 
 use super::error::{At, FinishError, ScopeError, Straggler};
 use crate::lock::lock;
-use crate::spawn::NotStarted;
+use crate::process::NotStarted;
 use crate::world::{Canceller, Timer};
 use crate::{Exit, ExitReason, Process};
 
@@ -50,7 +50,7 @@ pub(super) struct Fork {
 impl Fork {
     /// Records the process of this fork.
     pub(super) fn is<T>(&self, process: Process<T>) -> Process<T> {
-        let set = self.task.set((process.pid(), process.canceller()));
+        let set = self.task.set((process.pid().into(), process.canceller()));
         debug_assert!(set.is_ok(), "a fork starts once");
         if self.cancelled.load(Ordering::SeqCst) {
             process.cancel();
@@ -72,7 +72,8 @@ impl Fork {
 
     /// The exit of the process that is being polled.
     fn exit(&self, reason: ExitReason) -> Exit {
-        Exit { pid: Pid::current(), name: self.name.as_deref().map(Arc::from), reason }
+        let pid = crate::Pid::current().unwrap_or_else(|| crate::Pid::nowhere(Pid::current()));
+        Exit::new(pid, self.name.as_deref().map(Arc::from), reason)
     }
 
     fn straggler(&self, processes: &[waits::Known], waits: &[waits::Wait]) -> Straggler {

@@ -210,7 +210,7 @@ impl<W: Wired> Prepared<W> {
         let fork = enrolled.fork().clone();
         let _entered = site.as_ref().map(|site| site.enter());
         let running = Running { stage, ticket, gate, enrolled, site: site.clone() };
-        fork.is(crate::spawn::start(name.as_deref(), running, at))
+        fork.is(crate::process::start(name.as_deref(), running, at))
     }
 }
 

@@ -10,10 +10,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::waits::Identities;
-
 pin_project_lite::pin_project! {
-    /// A process's body, polled under its own identity if it has one.
+    /// A process's body. The runtime's layer polls it under the process's identity.
     pub struct Alone<F> {
         process: Process,
         #[pin]
@@ -24,13 +22,13 @@ pin_project_lite::pin_project! {
 impl<F> Alone<F> {
     /// A process that was spawned.
     #[inline]
-    pub fn new(identities: Identities, future: F) -> Self {
-        Self { process: Process::new(Some(identities)), future }
+    pub fn new(future: F) -> Self {
+        Self { process: Process::new(true), future }
     }
 
     /// The body of `main`.
     pub fn outside(future: F) -> Self {
-        Self { process: Process::new(None), future }
+        Self { process: Process::new(false), future }
     }
 }
 
@@ -61,20 +59,17 @@ use plain::Process;
 mod plain {
     use super::*;
 
-    pub(super) struct Process(Option<Identities>);
+    pub(super) struct Process;
 
     impl Process {
         #[inline]
-        pub(super) fn new(identities: Option<Identities>) -> Self {
-            Self(identities)
+        pub(super) fn new(_: bool) -> Self {
+            Self
         }
 
         #[inline]
         pub(super) fn poll<R>(&self, cx: &mut Context<'_>, poll: impl FnOnce(&mut Context<'_>) -> R) -> R {
-            match &self.0 {
-                Some(identities) => identities.run(|| poll(cx)),
-                None => poll(cx),
-            }
+            poll(cx)
         }
     }
 }
@@ -93,11 +88,12 @@ mod counted {
     pub(super) struct Process {
         header: &'static Entry<Header>,
         index: u32,
-        identities: Option<Identities>,
+        /// Whether it was spawned: `main` is not counted.
+        is_spawned: bool,
     }
 
     impl Process {
-        pub(super) fn new(identities: Option<Identities>) -> Self {
+        pub(super) fn new(is_spawned: bool) -> Self {
             let (header, index) = Header::take();
             // Entries left by a stale waker of the entry's last user.
             header.remote.lock().inbox.clear();
@@ -110,10 +106,10 @@ mod counted {
                     local.operations = 0;
                 });
             }
-            if identities.is_some() {
+            if is_spawned {
                 activity::started();
             }
-            Self { header, index, identities }
+            Self { header, index, is_spawned }
         }
 
         pub(super) fn poll<R>(&self, cx: &mut Context<'_>, poll: impl FnOnce(&mut Context<'_>) -> Poll<R>) -> Poll<R> {
@@ -130,13 +126,7 @@ mod counted {
             drop(old);
             let polling = activity::polling();
             let owned = Owned::new(self.index, header);
-            let polled = with_waker(self.index, 0, |waker| {
-                let mut cx = Context::from_waker(waker);
-                match &self.identities {
-                    Some(identities) => identities.run(|| poll(&mut cx)),
-                    None => poll(&mut cx),
-                }
-            });
+            let polled = with_waker(self.index, 0, |waker| poll(&mut Context::from_waker(waker)));
             // The process was woken during the poll, by itself; or a budget in it is spent.
             // SAFETY: this thread's token is in `owner`, and none of the two calls anything else.
             let (ending, woken) =
@@ -158,7 +148,7 @@ mod counted {
             let task = self.header.remote.lock().task.take();
             drop(task);
             Header::give(self.header);
-            if self.identities.is_some() {
+            if self.is_spawned {
                 activity::ended();
             }
         }

@@ -1,0 +1,313 @@
+//! The processes that have not ended: their identities, what wakes them, and what a layer above keeps for them.
+//!
+//! Each spawned process, and each `par!`, has an entry in a table whose entries are never freed. So a number
+//! and the place of an entry name a process for ever: an entry that has another number by now belongs to
+//! another process, and the named one has ended. The entry's lock carries the count of processes and two
+//! marks in its tag. A poll reads that tag, and nothing else, to learn that it has nothing to do here.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::fmt;
+use std::panic::Location;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
+
+use super::{CURRENT, Entered, Pid, Place, enter};
+use crate::lock::Lock;
+use crate::sync::global;
+use crate::table::{Entry, Table};
+
+static NEXT_PID: AtomicU64 = AtomicU64::new(1);
+
+global! { static PROCESSES: Table<ProcessRecord> = Table::new(); }
+
+thread_local! {
+    /// The spawned process that is being polled on this thread. (In a branch of a `par!` the current process is
+    /// the branch.)
+    static SPAWNED: Cell<Option<&'static Entry<ProcessRecord>>> = const { Cell::new(None) };
+}
+
+/// The bits of the tag that count the processes of a record; 0: the entry is free.
+const COUNT: u32 = (1 << 28) - 1;
+/// The record has the waker of its task.
+const WAKER: u32 = 1 << 28;
+/// The layer above has something for the process, which it has not looked at.
+const SIGNAL: u32 = 1 << 29;
+
+/// The record of a range of processes: a spawned one, or the branches of one `par!`.
+#[derive(Default)]
+struct ProcessRecord {
+    first: AtomicU64,
+    parent: AtomicU64,
+    made: Place,
+    rest: Lock<Rest>,
+}
+
+#[derive(Default)]
+struct Rest {
+    /// Wakes a spawned process: kept at its first poll.
+    waker: Option<Waker>,
+    /// What few processes have.
+    extra: Option<Box<Extra>>,
+}
+
+#[derive(Default)]
+struct Extra {
+    name: Option<Arc<str>>,
+    kept: Option<Kept>,
+}
+
+/// What a layer above keeps for a process until it ends.
+#[doc(hidden)]
+pub type Kept = Arc<dyn Any + Send + Sync>;
+
+/// The identities of a spawned process or of the branches of a `par!`, listed by [`processes`] until dropped.
+#[doc(hidden)]
+pub struct Identities(&'static Entry<ProcessRecord>);
+
+impl fmt::Debug for Identities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Identities").field(&self.first()).finish()
+    }
+}
+
+impl Identities {
+    /// New identities for `count` processes whose parent is the current one.
+    pub fn new(count: u32, made: &'static Location<'static>) -> Self {
+        Self::at(PROCESSES.take(), count, made)
+    }
+
+    /// Those of one process that is about to be spawned, and its place in the table.
+    pub fn spawned(made: &'static Location<'static>) -> (Self, u32) {
+        let (entry, place) = PROCESSES.take_numbered();
+        (Self::at(entry, 1, made), place)
+    }
+
+    fn at(entry: &'static Entry<ProcessRecord>, count: u32, made: &'static Location<'static>) -> Self {
+        let first = NEXT_PID.fetch_add(u64::from(count.max(1)), Ordering::Relaxed);
+        entry.first.store(first, Ordering::Relaxed);
+        entry.parent.store(CURRENT.get(), Ordering::Relaxed);
+        entry.made.set(made);
+        entry.rest.lock().tag = count.min(COUNT);
+        Self(entry)
+    }
+
+    /// The first of them; the others follow.
+    pub fn first(&self) -> Pid {
+        Pid(self.0.first.load(Ordering::Relaxed))
+    }
+
+    /// Names the process in the output.
+    pub fn set_name(&self, name: Arc<str>) {
+        let extra = Box::new(Extra { name: Some(name), kept: None });
+        self.0.rest.lock().extra = Some(extra);
+    }
+
+    /// Runs `f` as the first of these processes.
+    #[inline]
+    pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _entered = enter(self.0.first.load(Ordering::Relaxed));
+        f()
+    }
+
+    /// Makes the first of these processes the current one, and the one that was spawned, until the guard is
+    /// dropped.
+    #[inline(always)]
+    pub fn enter(&self) -> InSpawned {
+        let _entered = enter(self.0.first.load(Ordering::Relaxed));
+        InSpawned { _entered, before: SPAWNED.replace(Some(self.0)) }
+    }
+
+    /// Whether a poll of this process has nothing to do but its body: its waker is kept, and it has no signal.
+    #[inline(always)]
+    pub fn is_quiet(&self) -> bool {
+        self.0.rest.tag() == Some(1 | WAKER)
+    }
+
+    /// Keeps the waker of the first poll. Returns what the layer above keeps, if it has a signal for the
+    /// process.
+    #[cold]
+    pub fn look(&self, waker: &Waker) -> Option<Kept> {
+        let kept = waker.clone();
+        let mut rest = self.0.rest.lock();
+        let old = if rest.has(WAKER) { Some(kept) } else { rest.waker.replace(kept) };
+        rest.set(WAKER);
+        let signal = rest.has(SIGNAL);
+        rest.clear(SIGNAL);
+        let found = if signal { rest.extra.as_ref().and_then(|extra| extra.kept.clone()) } else { None };
+        drop(rest);
+        drop(old);
+        found
+    }
+
+    /// Ends the process for all others: from now on none of them finds it. Returns what the layer above has
+    /// kept.
+    pub fn close(&self) -> Option<Kept> {
+        if self.0.rest.tag() == Some(0) {
+            return None;
+        }
+        let mut rest = self.0.rest.lock();
+        rest.tag = 0;
+        let (waker, extra) = (rest.waker.take(), rest.extra.take());
+        drop(rest);
+        drop(waker);
+        extra.and_then(|extra| extra.kept)
+    }
+}
+
+impl Drop for Identities {
+    fn drop(&mut self) {
+        let kept = self.close();
+        PROCESSES.give(self.0);
+        drop(kept);
+    }
+}
+
+/// See [`Identities::enter`].
+#[doc(hidden)]
+pub struct InSpawned {
+    _entered: Entered,
+    before: Option<&'static Entry<ProcessRecord>>,
+}
+
+impl fmt::Debug for InSpawned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InSpawned").finish_non_exhaustive()
+    }
+}
+
+impl Drop for InSpawned {
+    #[inline(always)]
+    fn drop(&mut self) {
+        SPAWNED.set(self.before);
+    }
+}
+
+/// A spawned process, as others reach it. It may have ended.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct Spawned {
+    entry: &'static Entry<ProcessRecord>,
+    number: u64,
+}
+
+impl fmt::Debug for Spawned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Spawned").field(&self.pid()).finish()
+    }
+}
+
+impl Spawned {
+    /// The process whose body is being polled on this thread.
+    pub fn current() -> Option<Self> {
+        SPAWNED.get().map(|entry| Self { entry, number: entry.first.load(Ordering::Relaxed) })
+    }
+
+    /// The process with this number, at this place; `None` if there never was such a place.
+    pub fn find(place: u32, pid: Pid) -> Option<Self> {
+        PROCESSES.get(place).map(|entry| Self { entry, number: pid.0 })
+    }
+
+    /// Its number.
+    pub fn pid(self) -> Pid {
+        Pid(self.number)
+    }
+
+    /// The place at which it is found.
+    pub fn place(self) -> u32 {
+        PROCESSES.index_of(self.entry)
+    }
+
+    /// Whether it has not ended.
+    pub fn is_alive(self) -> bool {
+        let rest = self.entry.rest.lock();
+        self.is_in(rest.tag)
+    }
+
+    /// Whether its record, locked and with this tag, is still its own.
+    fn is_in(self, tag: u32) -> bool {
+        // A record is taken, and given back, under its lock; and numbers are not reused.
+        tag & COUNT == 1 && self.entry.first.load(Ordering::Relaxed) == self.number
+    }
+
+    /// What the layer above keeps for the process, made by `new` if there is nothing. `None`: it has ended.
+    pub fn kept(self, new: impl FnOnce(Option<Arc<str>>) -> Kept) -> Option<Kept> {
+        let name = {
+            let rest = self.entry.rest.lock();
+            if !self.is_in(rest.tag) {
+                return None;
+            }
+            match rest.extra.as_deref() {
+                Some(Extra { kept: Some(kept), .. }) => return Some(kept.clone()),
+                Some(Extra { name, .. }) => name.clone(),
+                None => None,
+            }
+        };
+        // Made while the record is not locked: the lock spins.
+        let (new, mut extra) = (new(name), Some(Box::<Extra>::default()));
+        let mut rest = self.entry.rest.lock();
+        let kept = self.is_in(rest.tag).then(|| {
+            if rest.extra.is_none() {
+                rest.extra = extra.take();
+            }
+            let place = rest.extra.as_mut().map(|extra| &mut extra.kept);
+            place.map_or_else(|| new.clone(), |place| place.get_or_insert_with(|| new.clone()).clone())
+        });
+        drop(rest);
+        drop(extra);
+        kept
+    }
+
+    /// Polls the process, which then looks at what the layer above keeps. `false`: it has ended.
+    pub fn rouse(self) -> bool {
+        let mut rest = self.entry.rest.lock();
+        if !self.is_in(rest.tag) {
+            return false;
+        }
+        rest.set(SIGNAL);
+        // Before its first poll it has no waker, and that poll looks.
+        let waker = rest.waker.clone();
+        drop(rest);
+        waker.into_iter().for_each(Waker::wake);
+        true
+    }
+}
+
+/// A process, or the branches of one `par!`: one line of [`processes`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Known {
+    /// The process, or the first branch.
+    pub first: Pid,
+    /// How many: 1 for a spawned process, the number of branches for a `par!`.
+    pub count: u32,
+    /// The process that started it.
+    pub parent: Pid,
+    /// The source location.
+    pub made: &'static Location<'static>,
+    /// Its name, if it has one.
+    pub name: Option<String>,
+}
+
+/// All processes that have not ended.
+pub fn processes() -> Vec<Known> {
+    let known = |entry: &'static Entry<ProcessRecord>| {
+        let rest = entry.rest.lock();
+        let count = rest.tag & COUNT;
+        if count == 0 {
+            return None;
+        }
+        let name = rest.extra.as_ref().and_then(|extra| extra.name.clone());
+        let known = Known {
+            first: Pid(entry.first.load(Ordering::Relaxed)),
+            count,
+            parent: Pid(entry.parent.load(Ordering::Relaxed)),
+            made: entry.made.get()?,
+            name: None,
+        };
+        drop(rest);
+        Some(Known { name: name.as_deref().map(String::from), ..known })
+    };
+    PROCESSES.iter().filter_map(known).collect()
+}

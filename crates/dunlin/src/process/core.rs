@@ -1,0 +1,186 @@
+//! What a process needs to be linked, monitored, or ended by others: made when it first is.
+//!
+//! # How signals travel
+//! 1. The sender of a signal finds the target's core through its record (`dunlin_core::waits::Spawned`), under
+//!    the record's lock, and applies the signal under the core's.
+//! 2. An exit that ends the target is stored there; then a mark is set in the record, and the target is woken.
+//!    Its next poll sees the mark, with the one load that each poll makes, and drops the body (`spawn.rs`).
+//! 3. A process that ends closes its record first, so no other code finds it any more; then it applies its end.
+//!    A signal that found the core earlier finds the exit there, and is answered with it.
+//! 4. The end is told by the process that ends, before its handle is ready. A target that ends in turn tells
+//!    the next ones in its own poll: no recursion, however long a chain is.
+//!
+//! No two cores are locked at once, and no code of users runs under a core's lock.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex};
+
+use dunlin_core::waits::{Kept, Spawned};
+
+use super::exit::Exit;
+use super::pid::Pid;
+use super::signal::{Effect, End, Link, Signal, State};
+use crate::lock::lock;
+
+/// Is told how a monitored process has ended, or that there is none.
+pub(super) type Watcher = Arc<dyn Watch>;
+
+pub(super) trait Watch: Send + Sync {
+    fn down(&self, exit: &Exit);
+}
+
+/// The mailbox that receives the exits of a process.
+pub(super) trait Exits: Send + Sync {
+    /// Takes an exit, and gives it back once the mailbox is closed.
+    fn receive(&self, exit: Exit, link: Option<Link>) -> Result<(), Exit>;
+}
+
+pub(super) struct Core {
+    pub(super) pid: Pid,
+    pub(super) name: Option<Arc<str>>,
+    shared: Mutex<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: State<Watcher>,
+    exits: Option<Arc<dyn Exits>>,
+}
+
+impl std::fmt::Debug for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Core").field("pid", &self.pid).finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    /// The core of a process; `None`: it has ended.
+    pub(super) fn of(pid: Pid) -> Option<Arc<Self>> {
+        pid.find().and_then(|process| Self::at(process, || pid))
+    }
+
+    /// The core of the process whose code calls this.
+    pub(super) fn current() -> Option<Arc<Self>> {
+        let process = Spawned::current()?;
+        Self::at(process, || Pid::of(process.place(), process.pid()))
+    }
+
+    fn at(process: Spawned, pid: impl FnOnce() -> Pid) -> Option<Arc<Self>> {
+        let new = |name| -> Kept { Arc::new(Self { pid: pid(), name, shared: Mutex::default() }) };
+        process.kept(new).and_then(Self::from_kept)
+    }
+
+    pub(super) fn from_kept(kept: Kept) -> Option<Arc<Self>> {
+        let any: Arc<dyn Any + Send + Sync> = kept;
+        any.downcast().ok()
+    }
+
+    pub(super) fn apply(&self, signal: Signal<Watcher>) -> Effect<Watcher> {
+        lock(&self.shared).state.apply(signal)
+    }
+
+    /// Applies a signal that may end the process.
+    pub(super) fn send(&self, signal: Signal<Watcher>) {
+        let effect = self.apply(signal);
+        self.carry_out(effect);
+    }
+
+    fn carry_out(&self, effect: Effect<Watcher>) {
+        match effect {
+            Effect::Rouse => {
+                self.pid.find().map(Spawned::rouse);
+            }
+            Effect::Deliver(exits) => exits.into_iter().for_each(|(exit, link)| self.deliver(exit, link)),
+            _ => {}
+        }
+    }
+
+    /// An exit that comes as a message.
+    fn deliver(&self, exit: Exit, link: Option<Link>) {
+        let exits = lock(&self.shared).exits.clone();
+        let refused = match exits {
+            Some(exits) => exits.receive(exit, link).err(),
+            None => Some(exit),
+        };
+        if let Some(exit) = refused {
+            // The mailbox is gone: from now on exits end the process.
+            let effect = {
+                let mut shared = lock(&self.shared);
+                shared.exits = None;
+                shared.state.apply(Signal::Receive { exits: false });
+                shared.state.apply(Signal::Exit { exit, link })
+            };
+            self.carry_out(effect);
+        }
+    }
+
+    /// From now on `exits` receives the exits.
+    pub(super) fn receive_exits(&self, exits: Arc<dyn Exits>) {
+        let effect = {
+            let mut shared = lock(&self.shared);
+            shared.exits = Some(exits);
+            shared.state.apply(Signal::Receive { exits: true })
+        };
+        self.carry_out(effect);
+    }
+
+    /// Why the process must end at this poll, if it must.
+    pub(super) fn must_end(&self) -> Option<Exit> {
+        match self.apply(Signal::Poll { own: self.pid }) {
+            Effect::Dies(exit) => Some(exit.passed_on(self.pid, self.name.clone())),
+            _ => None,
+        }
+    }
+
+    /// The process has ended: tells its links and monitors.
+    pub(super) fn end(&self, exit: Exit) {
+        let (effect, exits) = {
+            let mut shared = lock(&self.shared);
+            (shared.state.apply(Signal::End { exit: exit.clone() }), shared.exits.take())
+        };
+        drop(exits);
+        let Effect::Tell(End { targets, sources, watchers }) = effect else { return };
+        for (target, id) in targets {
+            if let Some(target) = Self::of(target) {
+                let link = Some(Link { source: self.pid, id });
+                target.send(Signal::Exit { exit: exit.clone(), link });
+            }
+        }
+        for (source, id) in sources {
+            if let Some(source) = Self::of(source) {
+                source.apply(Signal::Forget { target: self.pid, id });
+            }
+        }
+        watchers.iter().for_each(|(_, watcher)| watcher.down(&exit));
+    }
+
+    /// Makes a link from `source` to this process.
+    pub(super) fn link_from(&self, source: Pid) {
+        let Effect::Accepted(id) = self.apply(Signal::Accept { source }) else { return };
+        let link = Signal::Link { target: self.pid, id };
+        let exit = match Self::of(source).map(|source| source.apply(link)) {
+            Some(Effect::Ended(exit)) => exit,
+            None => Exit::no_such_process(source),
+            Some(_) => return,
+        };
+        self.send(Signal::Exit { exit, link: Some(Link { source, id }) });
+    }
+
+    /// Ends the link from `source` to this process.
+    pub(super) fn unlink_from(&self, source: Pid) {
+        let Effect::Unlinked(id) = self.apply(Signal::Unlink { source }) else { return };
+        if let Some(source) = Self::of(source) {
+            source.apply(Signal::Forget { target: self.pid, id });
+        }
+    }
+
+    /// Whether an exit over this link still counts.
+    pub(super) fn counts(&self, link: Link) -> bool {
+        matches!(self.apply(Signal::Look { link }), Effect::Counts(true))
+    }
+
+    /// The exit of this link is received: the link has ended.
+    pub(super) fn consume(&self, link: Link) {
+        self.apply(Signal::Consume { link });
+    }
+}

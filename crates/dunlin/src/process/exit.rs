@@ -1,0 +1,294 @@
+//! How a process ended, as a value.
+
+use std::any::Any;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt::{self, Write};
+use std::sync::Arc;
+
+use dunlin_core::__rt::panic_text;
+
+use super::pid::Pid;
+use crate::scope::ScopeError;
+use crate::world::NoOutput;
+
+/// How many bytes of text an exit keeps; the rest is cut.
+const TEXT_BYTES_MAX: usize = 4096;
+
+/// How a process ended.
+///
+/// Awaiting a [`Process`](crate::Process) returns one if the process ended otherwise than by returning;
+/// [monitors](crate::monitor()) and [links](crate::link()) report every end, also a normal one.
+///
+/// # Examples
+/// ```
+/// use dunlin::prelude::*;
+/// use dunlin::{ExitReason, exit_with};
+/// # dunlin::block_on(async {
+/// let process = spawn(async { exit_with(7_u32).await });
+/// let exit = process.await.unwrap_err();
+/// assert_eq!(exit.payload::<u32>(), Some(&7));
+/// assert!(matches!(exit.reason, ExitReason::Error(_)));
+/// # });
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Exit {
+    /// Which process.
+    pub pid: Pid,
+    /// Its name, if it was given one.
+    pub name: Option<Arc<str>>,
+    /// Why.
+    pub reason: ExitReason,
+    /// The process where this began: one whose exit came over a [link](crate::link()), or one that has killed
+    /// it; otherwise `pid`.
+    pub origin: Pid,
+    payload: Option<Payload>,
+}
+
+impl Exit {
+    pub(crate) fn new(pid: Pid, name: Option<Arc<str>>, reason: ExitReason) -> Self {
+        Self { pid, name, reason: reason.cut(), origin: pid, payload: None }
+    }
+
+    pub(super) fn no_such_process(pid: Pid) -> Self {
+        Self::new(pid, None, ExitReason::NoSuchProcess)
+    }
+
+    pub(super) fn killed(pid: Pid, by: Pid) -> Self {
+        Self { origin: by, ..Self::new(pid, None, ExitReason::Killed) }
+    }
+
+    pub(super) fn with_payload(self, payload: Arc<dyn Any + Send + Sync>) -> Self {
+        Self { payload: Some(Payload(payload)), ..self }
+    }
+
+    /// The exit of a process that ends because of this one.
+    pub(super) fn passed_on(self, pid: Pid, name: Option<Arc<str>>) -> Self {
+        Self { pid, name, ..self }
+    }
+
+    /// Whether the process ended in order. Such an exit ends no linked process.
+    pub fn is_normal(&self) -> bool {
+        self.reason == ExitReason::Normal
+    }
+
+    /// The value given to [`exit_with`](crate::exit_with), if there is one and it has this type.
+    pub fn payload<P: 'static>(&self) -> Option<&P> {
+        self.payload.as_ref()?.0.downcast_ref()
+    }
+}
+
+/// Two exits have the same payload if it was given once.
+#[derive(Clone)]
+struct Payload(Arc<dyn Any + Send + Sync>);
+
+impl PartialEq for Payload {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::addr_eq(Arc::as_ptr(&self.0), Arc::as_ptr(&other.0))
+    }
+}
+
+impl Eq for Payload {}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
+}
+
+/// Why a process ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ExitReason {
+    /// It returned, and its [`Outcome`] is no error.
+    Normal,
+    /// It returned an error, or called [`exit`](crate::exit()) or [`exit_with`](crate::exit_with), with this
+    /// text. At most 4 KiB of it are kept.
+    Error(String),
+    /// It panicked, with this text. At most 4 KiB of it are kept.
+    Panicked(String),
+    /// It was cancelled, or its runtime was shut down.
+    Cancelled,
+    /// It was [killed](Pid::kill).
+    Killed,
+    /// There was no such process, or it had ended before.
+    NoSuchProcess,
+    /// It was forked in a [scope](crate::Scope), and could not join an end there.
+    NotStarted(Box<ScopeError>),
+}
+
+impl ExitReason {
+    pub(crate) fn of(error: NoOutput) -> Self {
+        match error {
+            NoOutput::Panicked(panic) => Self::panicked(&*panic),
+            NoOutput::Cancelled => Self::Cancelled,
+        }
+    }
+
+    pub(super) fn panicked(panic: &(dyn Any + Send)) -> Self {
+        Self::Panicked(panic_text(panic)).cut()
+    }
+
+    fn cut(self) -> Self {
+        match self {
+            Self::Error(text) => Self::Error(cut(text)),
+            Self::Panicked(text) => Self::Panicked(cut(text)),
+            other => other,
+        }
+    }
+}
+
+fn cut(mut text: String) -> String {
+    if text.len() > TEXT_BYTES_MAX {
+        text.truncate(boundary(&text, TEXT_BYTES_MAX));
+        text.shrink_to_fit();
+    }
+    text
+}
+
+/// The last boundary of characters that is not behind `at`.
+fn boundary(text: &str, at: usize) -> usize {
+    (0..=at).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
+}
+
+impl From<&str> for ExitReason {
+    fn from(text: &str) -> Self {
+        Self::Error(text.to_owned()).cut()
+    }
+}
+
+impl From<String> for ExitReason {
+    fn from(text: String) -> Self {
+        Self::Error(text).cut()
+    }
+}
+
+impl fmt::Display for ExitReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Normal => f.write_str("ended normally"),
+            Self::Error(text) => write!(f, "failed: {text}"),
+            Self::Panicked(text) => write!(f, "panicked: {text}"),
+            Self::Cancelled => f.write_str("was cancelled"),
+            Self::Killed => f.write_str("was killed"),
+            Self::NoSuchProcess => f.write_str("does not exist, or had ended before"),
+            Self::NotStarted(why) => write!(f, "was not started: {why}"),
+        }
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "process {name} ({}) {}", self.pid, self.reason)?,
+            None => write!(f, "process {} {}", self.pid, self.reason)?,
+        }
+        if self.origin == self.pid { Ok(()) } else { write!(f, " (because of process {})", self.origin) }
+    }
+}
+
+impl std::error::Error for Exit {}
+
+/// What the output of a process says about its end: whether it is an error, for linked processes and
+/// supervisors. As `std::process::Termination` is for a program.
+///
+/// `()` and the other values of the standard library are a [normal](ExitReason::Normal) end; a `Result` is an
+/// [error](ExitReason::Error) if it is `Err`, with the text of the error. Other types of a program's own are
+/// normal too, by an empty `impl`.
+///
+/// Only processes that are started to be linked or supervised need it
+/// ([`spawn_linked`](crate::spawn_linked)): a plain [`spawn`](crate::spawn()) takes an output of any type,
+/// and cannot look at it. That process ends normally whatever it returns, and the output is for the holder of
+/// its handle.
+///
+/// # Examples
+/// ```
+/// use dunlin::{ExitReason, Outcome};
+///
+/// struct Score(u32);
+/// impl Outcome for Score {}
+///
+/// assert_eq!(Score(3).exit_reason(), ExitReason::Normal);
+/// assert_eq!(Ok::<u8, String>(7).exit_reason(), ExitReason::Normal);
+/// assert_eq!(Err::<u8, _>("no krill").exit_reason(), ExitReason::Error("no krill".into()));
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "the output `{Self}` of a linked process does not say how the process ended",
+    note = "`()`, values of the standard library and `Result<T, E>` with a printable error do",
+    note = "for a type of your own: `impl dunlin::Outcome for {Self} {{}}`"
+)]
+pub trait Outcome {
+    /// The reason with which a process with this output has ended.
+    fn exit_reason(&self) -> ExitReason {
+        ExitReason::Normal
+    }
+}
+
+impl<T, E: fmt::Display> Outcome for Result<T, E> {
+    fn exit_reason(&self) -> ExitReason {
+        match self {
+            Ok(_) => ExitReason::Normal,
+            Err(error) => {
+                let mut text = Bounded(String::new());
+                // It fails when the text is full, or the error's own `Display` does: what there is, is kept.
+                let _ = write!(text, "{error}");
+                ExitReason::Error(text.0)
+            }
+        }
+    }
+}
+
+/// Takes no more text than an exit keeps.
+struct Bounded(String);
+
+impl Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = TEXT_BYTES_MAX - self.0.len();
+        let end = boundary(text, room.min(text.len()));
+        self.0.push_str(&text[..end]);
+        if end == text.len() { Ok(()) } else { Err(fmt::Error) }
+    }
+}
+
+macro_rules! normal {
+    ($($t:ty),* $(,)?) => { $(impl Outcome for $t {})* };
+}
+
+normal!((), bool, char, u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, f32, f64);
+normal!(String, &str, std::time::Duration, std::convert::Infallible);
+
+impl<T> Outcome for Option<T> {}
+impl<T> Outcome for Box<T> {}
+impl<T> Outcome for Arc<T> {}
+impl<T> Outcome for Vec<T> {}
+impl<T> Outcome for VecDeque<T> {}
+impl<T, const N: usize> Outcome for [T; N] {}
+impl<K, V, S> Outcome for HashMap<K, V, S> {}
+impl<K, V> Outcome for BTreeMap<K, V> {}
+impl<A> Outcome for (A,) {}
+impl<A, B> Outcome for (A, B) {}
+impl<A, B, C> Outcome for (A, B, C) {}
+impl<A, B, C, D> Outcome for (A, B, C, D) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_text_is_cut_at_a_character() {
+        let long = "é".repeat(TEXT_BYTES_MAX);
+        let ExitReason::Error(cut) = ExitReason::from(format!("x{long}")) else { unreachable!() };
+        assert_eq!(cut.len(), TEXT_BYTES_MAX - 1);
+        assert!(long.starts_with(&cut[1..]));
+        assert_eq!(Err::<(), _>(format!("x{long}")).exit_reason(), ExitReason::Error(cut));
+    }
+
+    #[test]
+    fn exits_are_equal_if_their_payload_is_the_same() {
+        let exit = Exit::no_such_process(Pid::nowhere(dunlin_core::waits::Pid::OUTSIDE));
+        let with = exit.clone().with_payload(Arc::new(()));
+        assert_eq!(with, with.clone());
+        assert_ne!(with, exit);
+        assert_ne!(with, exit.with_payload(Arc::new(())));
+    }
+}

@@ -1,0 +1,266 @@
+//! Links between processes, and ends that are asked for: `exit`, `kill`.
+
+use std::any::{Any, type_name};
+use std::convert::Infallible;
+use std::future::{Future, IntoFuture};
+use std::panic::Location;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use dunlin_core::waits;
+
+use super::core::Core;
+use super::exit::{Exit, ExitReason, Outcome};
+use super::pid::Pid;
+use super::signal::Signal;
+use super::spawn::{Process, Seen, Starting};
+
+/// The code that called runs outside of every spawned process, so it has no links, no exit and no mailbox that
+/// receives exits: `main`, a task of another runtime, a thread. [`spawn`](crate::spawn()) it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("links and exits belong to a spawned process, and this code runs outside of one: start it with `spawn`")]
+pub struct OutsideProcess;
+
+fn current() -> Result<Arc<Core>, OutsideProcess> {
+    Core::current().ok_or(OutsideProcess)
+}
+
+/// Links two processes in one direction: the exit of `source` ends `target`, at its next await, with the same
+/// reason.
+///
+/// A [normal](ExitReason::Normal) exit ends no other process. A process that [receives
+/// exits](crate::Mailbox::exits) gets every exit of its links as a message instead. If `source` has ended
+/// already, `target` gets the exit at once: [`ExitReason::NoSuchProcess`]. If `target` has, the link has no
+/// effect. A second link in the same direction is the same link.
+///
+/// A link in both directions is two links. A process may be linked to itself, and links may form a ring; each
+/// process ends once.
+///
+/// # Errors
+/// [`OutsideProcess`] if the caller runs outside of every spawned process.
+///
+/// # Examples
+/// ```
+/// use dunlin::prelude::*;
+/// use dunlin::{ExitReason, link};
+/// # dunlin::block_on(async {
+/// let group = spawn(async {
+///     let worker = spawn(async { sleep(Duration::from_secs(3600)).await });
+///     let helper = spawn(async { sleep(Duration::from_secs(3600)).await });
+///     link(worker.pid(), helper.pid())?;
+///     worker.pid().kill();
+///     Ok::<_, Error>(helper.await) // ended by the exit of `worker`
+/// });
+/// let exit = group.await??.unwrap_err();
+/// assert_eq!(exit.reason, ExitReason::Killed);
+/// # Ok::<(), Error>(())
+/// # }).unwrap();
+/// ```
+///
+/// # Source
+/// Directed links: Termite (Germain, Feeley and Monnier, 2006); those of Erlang go both ways.
+pub fn link(source: Pid, target: Pid) -> Result<(), OutsideProcess> {
+    current()?;
+    if let Some(target) = Core::of(target) {
+        target.link_from(source);
+    }
+    Ok(())
+}
+
+/// Ends the [link](link()) from `source` to `target`: from now on no exit of that link reaches `target`, not
+/// even one that has come and has not been received. Without such a link it has no effect.
+///
+/// # Errors
+/// As of [`link`](link()).
+pub fn unlink(source: Pid, target: Pid) -> Result<(), OutsideProcess> {
+    current()?;
+    if let Some(target) = Core::of(target) {
+        target.unlink_from(source);
+    }
+    Ok(())
+}
+
+/// Starts a process that is linked with the calling one in both directions, from before its first step.
+///
+/// The [`Outcome`] of the process decides whether it has ended normally: `Err` has not.
+///
+/// # Errors
+/// As of [`link`](link()); the process is not started.
+///
+/// # Panics
+/// As [`spawn`](crate::spawn()).
+///
+/// # Examples
+/// ```
+/// use dunlin::prelude::*;
+/// use dunlin::{ExitReason, spawn_linked};
+/// # dunlin::block_on(async {
+/// let parent = spawn(async {
+///     spawn_linked(async { Err::<(), _>("no krill") })?;
+///     sleep(Duration::from_secs(3600)).await;
+///     Ok::<_, Error>(())
+/// });
+/// let exit = parent.await.unwrap_err();
+/// assert_eq!(exit.reason, ExitReason::Error("no krill".into()));
+/// # });
+/// ```
+#[track_caller]
+pub fn spawn_linked<F>(future: F) -> Result<Process<F::Output>, OutsideProcess>
+where
+    F: IntoFuture<IntoFuture: Send + 'static, Output: Outcome + Send + 'static>,
+{
+    start_linked(None, future.into_future(), Location::caller())
+}
+
+/// [`spawn_linked`] with a name for the process, which the wait records and its exit show.
+///
+/// # Errors
+/// As of [`spawn_linked`].
+///
+/// # Panics
+/// As [`spawn`](crate::spawn()).
+#[track_caller]
+pub fn spawn_linked_named<F>(name: &str, future: F) -> Result<Process<F::Output>, OutsideProcess>
+where
+    F: IntoFuture<IntoFuture: Send + 'static, Output: Outcome + Send + 'static>,
+{
+    start_linked(Some(name), future.into_future(), Location::caller())
+}
+
+#[track_caller]
+fn start_linked<F>(
+    name: Option<&str>,
+    future: F,
+    made: &'static Location<'static>,
+) -> Result<Process<F::Output>, OutsideProcess>
+where
+    F: Future<Output: Outcome + Send + 'static> + Send + 'static,
+{
+    let parent = current()?;
+    let starting = Starting::new(name, made);
+    if let Some(child) = Core::of(starting.pid()) {
+        child.link_from(parent.pid);
+        parent.link_from(child.pid);
+    }
+    Ok(starting.run::<F, Seen>(future))
+}
+
+impl Pid {
+    /// Makes the exit of this process end `target`: see [`link`](link()).
+    ///
+    /// # Errors
+    /// As of [`link`](link()).
+    pub fn link(self, target: Self) -> Result<(), OutsideProcess> {
+        link(self, target)
+    }
+
+    /// Ends the link to `target`: see [`unlink`].
+    ///
+    /// # Errors
+    /// As of [`link`](link()).
+    pub fn unlink(self, target: Self) -> Result<(), OutsideProcess> {
+        unlink(self, target)
+    }
+
+    /// Ends the process at its next await, whatever it receives: its exit is [`ExitReason::Killed`]. Its links
+    /// and monitors get that exit. `false`: it had ended.
+    ///
+    /// A process that never awaits is not ended.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin::prelude::*;
+    /// use dunlin::ExitReason;
+    /// # dunlin::block_on(async {
+    /// let process = spawn(std::future::pending::<()>());
+    /// assert!(process.pid().kill());
+    /// let pid = process.pid();
+    /// assert_eq!(process.await.unwrap_err().reason, ExitReason::Killed);
+    /// assert!(!pid.kill());
+    /// # });
+    /// ```
+    pub fn kill(self) -> bool {
+        let by = Self::current().unwrap_or_else(|| Self::nowhere(waits::Pid::current()));
+        let core = Core::of(self);
+        core.iter().for_each(|core| core.send(Signal::Kill { by }));
+        core.is_some()
+    }
+
+    /// Sends the process an exit of the calling process, as over a [link](link()): a reason that is not normal
+    /// ends it at its next await, unless it [receives exits](crate::Mailbox::exits). `Ok(false)`: it had ended.
+    ///
+    /// # Errors
+    /// [`OutsideProcess`] if the caller runs outside of every spawned process.
+    pub fn exit(self, reason: impl Into<ExitReason>) -> Result<bool, OutsideProcess> {
+        let own = current()?;
+        let Some(core) = Core::of(self) else { return Ok(false) };
+        let exit = Exit::new(own.pid, own.name.clone(), reason.into());
+        core.send(Signal::Exit { exit, link: None });
+        Ok(true)
+    }
+}
+
+/// Ends the calling process, at this await, with this reason. A text is an [error](ExitReason::Error).
+///
+/// Inside a `par!` it ends the process around it, with all branches.
+///
+/// # Errors
+/// When awaited: [`OutsideProcess`] if the caller runs outside of every spawned process. It returns nothing
+/// else.
+///
+/// # Examples
+/// ```
+/// use dunlin::prelude::*;
+/// use dunlin::{ExitReason, exit};
+/// # dunlin::block_on(async {
+/// let process = spawn(async { exit("no krill").await });
+/// assert_eq!(process.await.unwrap_err().reason, ExitReason::Error("no krill".into()));
+/// # });
+/// ```
+pub fn exit(reason: impl Into<ExitReason>) -> Leaving {
+    Leaving { reason: reason.into(), payload: None }
+}
+
+/// Ends the calling process, at this await, with an error that carries a value: see
+/// [`Exit::payload`].
+///
+/// # Errors
+/// As of [`exit`](exit()).
+pub fn exit_with<P: Send + Sync + 'static>(payload: P) -> Leaving {
+    exit(format!("exited with a value of type {}", type_name::<P>())).with(payload)
+}
+
+/// Ends the calling process: made by [`exit`](exit()) and [`exit_with`].
+#[derive(Debug)]
+#[must_use = "the process ends when this is awaited"]
+pub struct Leaving {
+    reason: ExitReason,
+    payload: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Leaving {
+    /// The exit also carries this value: see [`Exit::payload`].
+    pub fn with<P: Send + Sync + 'static>(self, payload: P) -> Self {
+        Self { payload: Some(Arc::new(payload)), ..self }
+    }
+}
+
+impl Future for Leaving {
+    type Output = Result<Infallible, OutsideProcess>;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let core = match current() {
+            Ok(core) => core,
+            Err(error) => return Poll::Ready(Err(error)),
+        };
+        let exit = Exit::new(core.pid, core.name.clone(), self.reason.clone());
+        let exit = match self.payload.take() {
+            Some(payload) => exit.with_payload(payload),
+            None => exit,
+        };
+        // This wakes the process, and the poll that follows ends it.
+        core.send(Signal::Leave { exit });
+        Poll::Pending
+    }
+}

@@ -1,0 +1,334 @@
+//! What a mailbox shares with its addresses: what has arrived since the receiver looked, and who waits.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::Location;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+
+use dunlin_core::__rt::{keep, wake_all};
+
+use super::super::core::{Core, Exits};
+use super::super::exit::Exit;
+use super::super::monitor::Down;
+use super::super::signal::Link;
+use super::Bound;
+use super::address::PostError;
+use crate::lock::lock;
+
+/// A message, or something that becomes one.
+pub(super) enum Entry<M> {
+    Post(M),
+    Notice(Box<Notice<M>>),
+}
+
+/// An exit or a down. It becomes a message when the receiver looks at it: the conversion is users' code, and
+/// does not run in the process that ends.
+pub(super) struct Notice<M> {
+    validity: Validity,
+    form: Form<M>,
+}
+
+/// What can still withdraw a notice.
+enum Validity {
+    /// An exit without a link.
+    Always,
+    Link(Link),
+    Monitor(Arc<AtomicBool>),
+}
+
+enum Form<M> {
+    Exit(Exit, fn(Exit) -> M),
+    Down(Down, fn(Down) -> M),
+    Message(M),
+}
+
+impl<M> Notice<M> {
+    /// The message; `None` if its link or monitor has ended.
+    pub(super) fn message(&mut self) -> Option<&M> {
+        let is_valid = match &self.validity {
+            Validity::Always => true,
+            Validity::Link(link) => Core::current().is_some_and(|core| core.counts(*link)),
+            Validity::Monitor(alive) => alive.load(Ordering::Acquire),
+        };
+        if !is_valid {
+            return None;
+        }
+        // Cloned, so that a conversion that panics leaves the notice as it was.
+        match &self.form {
+            Form::Exit(exit, convert) => self.form = Form::Message(convert(exit.clone())),
+            Form::Down(down, convert) => self.form = Form::Message(convert(down.clone())),
+            Form::Message(_) => {}
+        }
+        match &self.form {
+            Form::Message(message) => Some(message),
+            _ => None,
+        }
+    }
+
+    /// The message is received. `None`: it was not looked at before.
+    pub(super) fn received(self) -> Option<M> {
+        if let (Validity::Link(link), Some(core)) = (&self.validity, Core::current()) {
+            core.consume(*link);
+        }
+        match self.form {
+            Form::Message(message) => Some(message),
+            _ => None,
+        }
+    }
+}
+
+/// What a mailbox shares with its addresses.
+pub(super) struct Shared<M> {
+    /// Unique while the program runs.
+    pub(super) number: u64,
+    pub(super) bound: Bound,
+    pub(super) made: &'static Location<'static>,
+    inbox: Mutex<Inbox<M>>,
+}
+
+struct Inbox<M> {
+    /// What has arrived since the receiver looked.
+    entries: VecDeque<Entry<M>>,
+    /// In a bounded mailbox: how many posts have not been received, those in the receiver's list included.
+    posts: usize,
+    /// How many of them are in the receiver's list.
+    at_receiver: usize,
+    /// How many posts of the receiver's list, the oldest, have lost their places to later ones.
+    pushed_out: usize,
+    receiver: Option<Waker>,
+    closed: bool,
+    offers: Option<Box<Offers>>,
+}
+
+/// The operations that wait for room, in the order in which they came.
+#[derive(Default)]
+struct Offers {
+    next: u64,
+    waiting: BTreeMap<u64, Waker>,
+}
+
+/// The place of an operation that waits for room.
+pub(super) type Ticket = u64;
+
+impl<M> Shared<M> {
+    pub(super) fn new(bound: Bound, made: &'static Location<'static>) -> Arc<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+
+        let inbox = Inbox {
+            entries: VecDeque::new(),
+            posts: 0,
+            at_receiver: 0,
+            pushed_out: 0,
+            receiver: None,
+            closed: false,
+            offers: None,
+        };
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Self { number, bound, made, inbox: Mutex::new(inbox) })
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        lock(&self.inbox).closed
+    }
+
+    pub(super) fn post(&self, message: M) -> Result<(), PostError<M>> {
+        let mut inbox = lock(&self.inbox);
+        if inbox.closed {
+            return Err(PostError::Closed(message));
+        }
+        let mut dropped = None;
+        match self.bound {
+            Bound::Unbounded => {}
+            Bound::Reject(max) if inbox.posts >= max.get() => return Err(PostError::Full(message)),
+            Bound::DropOldest(max) if inbox.posts >= max.get() => dropped = inbox.push_out(),
+            Bound::Reject(_) | Bound::DropOldest(_) => inbox.posts += 1,
+        }
+        inbox.entries.push_back(Entry::Post(message));
+        let receiver = inbox.receiver.take();
+        drop(inbox);
+        receiver.into_iter().for_each(Waker::wake);
+        drop(dropped);
+        Ok(())
+    }
+
+    /// Sends the message in `slot` if there is room for it and for all that came before. Otherwise, `None`,
+    /// keeps the waker under the ticket.
+    pub(super) fn offer(
+        &self,
+        slot: &mut Option<M>,
+        ticket: &mut Option<Ticket>,
+        waker: &Waker,
+    ) -> Option<Result<(), PostError<M>>> {
+        let Bound::Reject(max) = self.bound else { return Some(slot.take().map_or(Ok(()), |m| self.post(m))) };
+        let mut inbox = lock(&self.inbox);
+        let room = max.get().saturating_sub(inbox.posts);
+        let offers = inbox.offers.get_or_insert_default();
+        let own = ticket.unwrap_or(offers.next);
+        if offers.waiting.range(..own).take(room).count() >= room && !inbox.closed {
+            let offers = inbox.offers.get_or_insert_default();
+            offers.next = offers.next.max(own + 1);
+            *ticket = Some(own);
+            let old = offers.waiting.insert(own, keep(waker));
+            drop(inbox);
+            drop(old);
+            return None;
+        }
+        let old = ticket.take().and_then(|_| inbox.offers.as_mut()?.waiting.remove(&own));
+        let posted = match slot.take() {
+            Some(message) if inbox.closed => Err(PostError::Closed(message)),
+            Some(message) => {
+                inbox.posts += 1;
+                inbox.entries.push_back(Entry::Post(message));
+                Ok(())
+            }
+            None => Ok(()),
+        };
+        let receiver = if posted.is_ok() { inbox.receiver.take() } else { None };
+        drop(inbox);
+        drop(old);
+        receiver.into_iter().for_each(Waker::wake);
+        Some(posted)
+    }
+
+    /// An operation no longer waits for room. If there is room, the next one is woken.
+    pub(super) fn leave(&self, ticket: Option<Ticket>) {
+        let Some(ticket) = ticket else { return };
+        let mut inbox = lock(&self.inbox);
+        let own = inbox.offers.as_mut().and_then(|offers| offers.waiting.remove(&ticket));
+        let woken = self.woken(&mut inbox);
+        drop(inbox);
+        drop(own);
+        wake_all(woken);
+    }
+
+    /// The operations for which there is room. They keep their places until they have used it.
+    fn woken(&self, inbox: &mut Inbox<M>) -> Vec<Waker> {
+        let (Bound::Reject(max), Some(offers)) = (self.bound, &inbox.offers) else { return Vec::new() };
+        let room = if inbox.closed { usize::MAX } else { max.get().saturating_sub(inbox.posts) };
+        offers.waiting.values().take(room).map(keep).collect()
+    }
+
+    /// A post of the receiver's list is received. `rank`: how many older posts are in the list.
+    pub(super) fn received(&self, rank: impl FnOnce() -> usize) {
+        if self.bound == Bound::Unbounded {
+            return;
+        }
+        let mut inbox = lock(&self.inbox);
+        if inbox.pushed_out > 0 && rank() < inbox.pushed_out {
+            // It had lost its place since the receiver looked, and was not counted any more.
+            inbox.pushed_out -= 1;
+            return;
+        }
+        inbox.posts -= 1;
+        inbox.at_receiver -= 1;
+        let woken = self.woken(&mut inbox);
+        drop(inbox);
+        wake_all(woken);
+    }
+
+    /// How many of the oldest posts in the receiver's list have lost their places since the last call.
+    pub(super) fn take_pushed_out(&self) -> usize {
+        match self.bound {
+            Bound::DropOldest(_) => std::mem::take(&mut lock(&self.inbox).pushed_out),
+            Bound::Unbounded | Bound::Reject(_) => 0,
+        }
+    }
+
+    /// Moves what has arrived into the receiver's list. `false`: nothing has, and the waker is kept.
+    pub(super) fn take_arrived(&self, list: &mut VecDeque<Entry<M>>, waker: Option<&Waker>) -> bool {
+        let mut inbox = lock(&self.inbox);
+        if inbox.entries.is_empty() {
+            let old = match waker {
+                Some(waker) if inbox.receiver.as_ref().is_some_and(|kept| kept.will_wake(waker)) => None,
+                Some(waker) => inbox.receiver.replace(keep(waker)),
+                None => None,
+            };
+            drop(inbox);
+            drop(old);
+            return false;
+        }
+        if self.bound != Bound::Unbounded {
+            inbox.at_receiver += inbox.entries.iter().filter(|entry| matches!(entry, Entry::Post(_))).count();
+        }
+        if list.is_empty() {
+            std::mem::swap(list, &mut inbox.entries);
+        } else {
+            list.append(&mut inbox.entries);
+        }
+        true
+    }
+
+    /// The receiver no longer waits.
+    pub(super) fn forget_receiver(&self) {
+        let waker = lock(&self.inbox).receiver.take();
+        drop(waker);
+    }
+
+    /// The mailbox is gone: from now on nothing is taken, and what waits for room ends.
+    pub(super) fn close(&self) {
+        let mut inbox = lock(&self.inbox);
+        inbox.closed = true;
+        let woken = self.woken(&mut inbox);
+        let dropped = (std::mem::take(&mut inbox.entries), inbox.receiver.take());
+        drop(inbox);
+        wake_all(woken);
+        drop(dropped);
+    }
+
+    /// Adds an exit or a down, which is not bounded.
+    fn notice(&self, notice: Notice<M>) -> Result<(), Notice<M>> {
+        let mut inbox = lock(&self.inbox);
+        if inbox.closed {
+            return Err(notice);
+        }
+        inbox.entries.push_back(Entry::Notice(Box::new(notice)));
+        let receiver = inbox.receiver.take();
+        drop(inbox);
+        receiver.into_iter().for_each(Waker::wake);
+        Ok(())
+    }
+}
+
+impl<M> Inbox<M> {
+    /// Makes room for one post: the oldest loses its place. Those in the receiver's list are older.
+    fn push_out(&mut self) -> Option<Entry<M>> {
+        if self.at_receiver > 0 {
+            self.at_receiver -= 1;
+            self.pushed_out += 1;
+            return None;
+        }
+        let oldest = self.entries.iter().position(|entry| matches!(entry, Entry::Post(_)))?;
+        self.entries.remove(oldest)
+    }
+}
+
+/// A mailbox as monitors and links know it.
+pub(crate) struct Notices<M>(pub(super) Arc<Shared<M>>);
+
+impl<M> Notices<M> {
+    /// Adds the down of a monitor that may still end.
+    pub(in super::super) fn down(&self, down: Down, convert: fn(Down) -> M, alive: Arc<AtomicBool>) {
+        let form = Form::Down(down, convert);
+        // A mailbox that is gone receives nothing.
+        drop(self.0.notice(Notice { validity: Validity::Monitor(alive), form }));
+    }
+}
+
+/// The mailbox that receives the exits of a process.
+pub(super) struct ExitsInto<M> {
+    pub(super) shared: Arc<Shared<M>>,
+    pub(super) convert: fn(Exit) -> M,
+}
+
+impl<M: Send> Exits for ExitsInto<M> {
+    fn receive(&self, exit: Exit, link: Option<Link>) -> Result<(), Exit> {
+        let validity = link.map_or(Validity::Always, Validity::Link);
+        let notice = Notice { validity, form: Form::Exit(exit, self.convert) };
+        self.shared.notice(notice).map_err(|notice| match notice.form {
+            Form::Exit(exit, _) => exit,
+            Form::Down(down, _) => down.exit,
+            Form::Message(_) => unreachable!("an exit that was refused has not been looked at"),
+        })
+    }
+}

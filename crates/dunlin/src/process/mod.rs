@@ -1,0 +1,32 @@
+//! Processes: starting them, and how they fail and tell each other.
+//!
+//! - [`spawn`], [`Process`], [`Pid`]: a process and its handle;
+//! - [`Exit`], [`ExitReason`], [`Outcome`]: how it ended;
+//! - [`link`](link()), [`spawn_linked`], [`exit`], [`Pid::kill`]: an exit that ends other processes;
+//! - [`monitor`], [`monitor_into`]: an exit that is told;
+//! - [`mailbox`](mailbox()), [`Address`], [`Mailbox`]: messages that a process receives in an order of its own.
+//!
+//! In the folder: `signal.rs` is the pure state machine of a process's links, monitors and exits; `core.rs`
+//! gives each process that needs it one under a lock, and explains how signals travel; `set.rs` is a small
+//! map. `spawn.rs` polls a body, and ends it. `mailbox/` has the queue (`queue.rs`), the address and the
+//! receives.
+
+mod core;
+mod exit;
+mod link;
+mod mailbox;
+mod monitor;
+mod pid;
+mod set;
+mod signal;
+mod spawn;
+
+pub use exit::{Exit, ExitReason, Outcome};
+pub use link::{Leaving, OutsideProcess, exit, exit_with, link, spawn_linked, spawn_linked_named, unlink};
+pub use mailbox::{
+    Address, Bound, Mailbox, MailboxError, Marked, Offer, OfferFrom, PostError, Receive, mailbox, mailbox_with,
+};
+pub use monitor::{Down, Monitor, MonitorId, MonitorInto, monitor, monitor_into};
+pub use pid::Pid;
+pub(crate) use spawn::{NotStarted, start};
+pub use spawn::{Process, spawn, spawn_named};

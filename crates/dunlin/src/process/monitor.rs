@@ -1,0 +1,278 @@
+//! Monitors: told once how a process has ended.
+
+use std::fmt;
+use std::future::Future;
+use std::panic::Location;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use dunlin_core::__rt::{ChoiceCx, keep};
+use dunlin_core::Branch;
+use dunlin_core::waits::{Doing, Watch as WaitRecord};
+
+use super::core::{Core, Watch, Watcher};
+use super::exit::Exit;
+use super::mailbox::{Mailbox, Notices};
+use super::pid::Pid;
+use super::signal::{Effect, Signal, WatchId};
+use crate::lock::lock;
+
+/// Watches a process: the handle is a future, and a branch of a choice, whose output is the process's exit.
+///
+/// Every end is told, also a normal one, and exactly once, whatever races with it; of a process that has ended
+/// before, [`ExitReason::NoSuchProcess`](crate::ExitReason::NoSuchProcess) is told at once. The process does
+/// not notice. Code outside of every process may monitor, too. Dropping the handle ends the monitor.
+///
+/// The exit is told when the process has dropped all it held. It is in no order with messages: for that, use
+/// [`monitor_into`].
+///
+/// # Examples
+/// ```
+/// use dunlin::prelude::*;
+/// use dunlin::{ExitReason, monitor};
+/// # dunlin::block_on(async {
+/// let worker = spawn(std::future::pending::<()>());
+/// let mut down = monitor(worker.pid());
+/// alt! {
+///     exit = &mut down => panic!("{exit}"),
+///     _ = sleep(Duration::from_millis(1)) => {}
+/// }
+/// worker.pid().kill();
+/// assert_eq!(down.await.reason, ExitReason::Killed);
+/// assert_eq!(monitor(worker.pid()).await.reason, ExitReason::NoSuchProcess);
+/// # });
+/// ```
+///
+/// # Source
+/// Monitors of Erlang.
+#[track_caller]
+pub fn monitor(pid: Pid) -> Monitor {
+    let slot = Arc::new(Slot::default());
+    let id = watch(pid, slot.clone());
+    Monitor { pid, slot, id, made: Location::caller(), record: WaitRecord::default() }
+}
+
+/// Watches a process, and puts its exit into a mailbox: behind all that the process has sent there itself.
+///
+/// The message is made of a [`Down`]. As of [`monitor`], it comes exactly once. A bounded mailbox takes it even
+/// if it is full. Dropping the handle ends the monitor, and no message comes after that, not even one that is
+/// in the mailbox and has not been received.
+///
+/// # Examples
+/// ```
+/// use dunlin::prelude::*;
+/// use dunlin::{Down, mailbox, monitor_into};
+///
+/// #[derive(Debug)]
+/// enum Msg {
+///     Word(&'static str),
+///     Down(Down),
+/// }
+/// impl From<Down> for Msg {
+///     fn from(down: Down) -> Self {
+///         Self::Down(down)
+///     }
+/// }
+/// # dunlin::block_on(async {
+/// let (address, mut mailbox) = mailbox::<Msg>();
+/// let worker = spawn(async move { address.send(Msg::Word("krill")) });
+/// let monitor = monitor_into(worker.pid(), &mailbox);
+/// assert!(matches!(mailbox.recv().await?, Msg::Word("krill")));
+/// let Msg::Down(down) = mailbox.recv().await? else { unreachable!() };
+/// assert_eq!((down.monitor, down.exit.pid), (monitor.id(), worker.pid()));
+/// # Ok::<(), Error>(())
+/// # }).unwrap();
+/// ```
+pub fn monitor_into<M: From<Down> + Send + 'static>(pid: Pid, mailbox: &Mailbox<M>) -> MonitorInto {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+
+    let monitor = MonitorId(NEXT.fetch_add(1, Ordering::Relaxed));
+    let alive = Arc::new(AtomicBool::new(true));
+    let watcher = ForMailbox { monitor, alive: alive.clone(), mailbox: mailbox.notices() };
+    MonitorInto { pid, id: watch(pid, Arc::new(watcher)), monitor, alive }
+}
+
+/// A process has ended: what [`monitor_into`] puts into a mailbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Down {
+    /// Which process, and why.
+    pub exit: Exit,
+    /// Which monitor told it.
+    pub monitor: MonitorId,
+}
+
+/// Identifies a monitor. Never reused while the program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MonitorId(u64);
+
+/// Adds a monitor, or tells it at once.
+fn watch(pid: Pid, watcher: Watcher) -> Option<WatchId> {
+    let Some(core) = Core::of(pid) else {
+        watcher.down(&Exit::no_such_process(pid));
+        return None;
+    };
+    match core.apply(Signal::Watch { watcher }) {
+        Effect::Watched(id) => Some(id),
+        Effect::WatchedEnd(exit, watcher) => {
+            watcher.down(&exit);
+            None
+        }
+        _ => None,
+    }
+}
+
+fn unwatch(pid: Pid, id: Option<WatchId>) {
+    if let Some(id) = id
+        && let Some(core) = Core::of(pid)
+    {
+        drop(core.apply(Signal::Unwatch { id }));
+    }
+}
+
+/// Where a monitor finds the exit.
+#[derive(Default)]
+struct Slot(Mutex<Told>);
+
+#[derive(Default)]
+struct Told {
+    exit: Option<Exit>,
+    waker: Option<Waker>,
+}
+
+impl Watch for Slot {
+    fn down(&self, exit: &Exit) {
+        let waker = {
+            let mut told = lock(&self.0);
+            told.exit = Some(exit.clone());
+            told.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// A process that is watched: made by [`monitor`].
+///
+/// # Cancel safety
+/// Awaiting through `&mut` loses nothing. Once the exit has been told, the handle keeps it, and returns it
+/// again.
+///
+/// # Waits
+/// An awaiting process has a line in the [wait records](crate::waits): for which process, and since when.
+#[must_use = "a monitor ends when its handle is dropped"]
+pub struct Monitor {
+    pid: Pid,
+    slot: Arc<Slot>,
+    /// `None`: it has been told at once.
+    id: Option<WatchId>,
+    made: &'static Location<'static>,
+    record: WaitRecord,
+}
+
+impl Monitor {
+    /// The process that it watches.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    fn is_told(&self) -> bool {
+        lock(&self.slot.0).exit.is_some()
+    }
+}
+
+impl fmt::Debug for Monitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Monitor").field(&self.pid).finish()
+    }
+}
+
+impl Future for Monitor {
+    type Output = Exit;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Exit> {
+        let this = &mut *self;
+        let polled = {
+            let mut told = lock(&this.slot.0);
+            match &told.exit {
+                Some(exit) => Poll::Ready(exit.clone()),
+                None => {
+                    if !told.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                        told.waker = Some(keep(cx.waker()));
+                    }
+                    Poll::Pending
+                }
+            }
+        };
+        this.record.note(polled, Doing::Exit, this.pid.into(), this.made)
+    }
+}
+
+impl Branch for Monitor {
+    type Output = Exit;
+
+    fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Exit> {
+        choice.poll_foreign(self.is_told(), || self.poll(cx))
+    }
+
+    fn unchosen(&self) {
+        self.record.end();
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        unwatch(self.pid, self.id);
+    }
+}
+
+/// Puts the exit into a mailbox.
+struct ForMailbox<M> {
+    monitor: MonitorId,
+    alive: Arc<AtomicBool>,
+    mailbox: Notices<M>,
+}
+
+impl<M: From<Down> + Send> Watch for ForMailbox<M> {
+    fn down(&self, exit: &Exit) {
+        let down = Down { exit: exit.clone(), monitor: self.monitor };
+        self.mailbox.down(down, M::from, self.alive.clone());
+    }
+}
+
+/// A process that is watched for a mailbox: made by [`monitor_into`].
+#[must_use = "a monitor ends when its handle is dropped: keep it, or `detach` it"]
+#[derive(Debug)]
+pub struct MonitorInto {
+    pid: Pid,
+    id: Option<WatchId>,
+    monitor: MonitorId,
+    alive: Arc<AtomicBool>,
+}
+
+impl MonitorInto {
+    /// The process that it watches.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Which monitor it is: its [`Down`] says the same.
+    pub fn id(&self) -> MonitorId {
+        self.monitor
+    }
+
+    /// Lets the monitor live until it has been told, without a handle.
+    pub fn detach(mut self) {
+        self.id = None;
+        // A new flag: that of the monitor stays true.
+        self.alive = Arc::default();
+    }
+}
+
+impl Drop for MonitorInto {
+    fn drop(&mut self) {
+        self.alive.store(false, Ordering::Release);
+        unwatch(self.pid, self.id);
+    }
+}

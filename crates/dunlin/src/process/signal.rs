@@ -1,0 +1,369 @@
+//! What processes tell each other beside messages, as a state machine of one process.
+//!
+//! [`State::apply`] takes a signal and returns what has to be done about it: no locks, no wakers, no tasks.
+//! `core.rs` gives each process one such state under a lock, and carries out the effects.
+//!
+//! A link from `a` to `b` has two sides. The *target* `b` has accepted it, under a number of its own; the
+//! *source* `a` has the number, and sends it with its exit. So the target alone decides whether the exit of a
+//! link still counts: after an unlink the number is unknown, wherever the exit was at that moment. A link made
+//! anew has a new number.
+
+use super::exit::Exit;
+use super::pid::Pid;
+use super::set::Set;
+
+/// The number that the target of a link has given it.
+pub(super) type LinkId = u64;
+
+/// The number that a process has given a monitor.
+pub(super) type WatchId = u64;
+
+/// A link as its target knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Link {
+    pub(super) source: Pid,
+    pub(super) id: LinkId,
+}
+
+/// What can happen to a process. `W` is told of its end.
+#[derive(Debug)]
+pub(super) enum Signal<W> {
+    /// A link from `source` to this process is being made.
+    Accept { source: Pid },
+    /// This process is the source of a link.
+    Link { target: Pid, id: LinkId },
+    /// The link from `source` to this process ends.
+    Unlink { source: Pid },
+    /// A link from this process is no longer needed: its target has ended it, or has ended.
+    Forget { target: Pid, id: LinkId },
+    /// An exit comes, over a link or without one.
+    Exit { exit: Exit, link: Option<Link> },
+    /// The process is about to receive the exit of this link as a message: whether the link still counts.
+    Look { link: Link },
+    /// It has received it, and the link has ended.
+    Consume { link: Link },
+    /// The process ends, whatever it receives.
+    Kill { by: Pid },
+    /// The process ends itself.
+    Leave { exit: Exit },
+    /// From now on exits come as messages, or no longer do.
+    Receive { exits: bool },
+    /// A monitor.
+    Watch { watcher: W },
+    /// A monitor ends.
+    Unwatch { id: WatchId },
+    /// The process is about to be polled: whether it must end instead.
+    Poll { own: Pid },
+    /// It has ended.
+    End { exit: Exit },
+}
+
+/// What has to be done about a signal.
+#[derive(Debug)]
+pub(super) enum Effect<W> {
+    Nothing,
+    /// The number of the new link.
+    Accepted(LinkId),
+    /// The number of the link that has ended.
+    Unlinked(LinkId),
+    /// The signal came to a process that had ended, with this exit.
+    Ended(Exit),
+    /// A monitor came to a process that had ended, with this exit.
+    WatchedEnd(Exit, W),
+    /// The process has to be polled.
+    Rouse,
+    /// These exits come as messages.
+    Deliver(Vec<(Exit, Option<Link>)>),
+    /// Whether the link counts.
+    Counts(bool),
+    /// The number of the monitor.
+    Watched(WatchId),
+    /// No longer used.
+    Unwatched(W),
+    /// The process ends, for this reason.
+    Dies(Exit),
+    /// Others have to be told of the end.
+    Tell(End<W>),
+}
+
+/// What the end of a process concerns.
+#[derive(Debug)]
+pub(super) struct End<W> {
+    /// The targets of its links, each with the number of the link.
+    pub(super) targets: Vec<(Pid, LinkId)>,
+    /// The sources of links to it.
+    pub(super) sources: Vec<(Pid, LinkId)>,
+    pub(super) watchers: Vec<(WatchId, W)>,
+}
+
+/// The links, monitors and pending exits of a process.
+pub(super) struct State<W> {
+    targets: Set<Pid, LinkId>,
+    sources: Set<Pid, LinkId>,
+    watchers: Set<WatchId, W>,
+    /// The number of the last link accepted, or monitor.
+    last: u64,
+    /// Exits come as messages.
+    receives: bool,
+    /// Exits that the process has not looked at.
+    pending: Vec<(Exit, Option<Link>)>,
+    killed_by: Option<Pid>,
+    leaving: Option<Box<Exit>>,
+    ended: Option<Box<Exit>>,
+}
+
+impl<W> Default for State<W> {
+    fn default() -> Self {
+        Self {
+            targets: Set::default(),
+            sources: Set::default(),
+            watchers: Set::default(),
+            last: 0,
+            receives: false,
+            pending: Vec::new(),
+            killed_by: None,
+            leaving: None,
+            ended: None,
+        }
+    }
+}
+
+impl<W> State<W> {
+    pub(super) fn apply(&mut self, signal: Signal<W>) -> Effect<W> {
+        if let Some(exit) = &self.ended {
+            return match signal {
+                Signal::Watch { watcher } => Effect::WatchedEnd((**exit).clone(), watcher),
+                Signal::Link { .. } | Signal::Accept { .. } => Effect::Ended((**exit).clone()),
+                Signal::Look { .. } => Effect::Counts(false),
+                _ => Effect::Nothing,
+            };
+        }
+        match signal {
+            Signal::Accept { source } => {
+                if self.sources.get(source).is_some() {
+                    return Effect::Nothing;
+                }
+                let id = self.number();
+                self.sources.insert(source, id);
+                Effect::Accepted(id)
+            }
+            Signal::Link { target, id } => {
+                self.targets.insert(target, id);
+                Effect::Nothing
+            }
+            Signal::Unlink { source } => match self.sources.remove(source) {
+                Some(id) => {
+                    let ended = Some(Link { source, id });
+                    self.pending.retain(|(_, link)| *link != ended);
+                    Effect::Unlinked(id)
+                }
+                None => Effect::Nothing,
+            },
+            Signal::Forget { target, id } => {
+                if self.targets.get(target) == Some(&id) {
+                    self.targets.remove(target);
+                }
+                Effect::Nothing
+            }
+            Signal::Exit { exit, link } => self.exit(exit, link),
+            Signal::Look { link } => Effect::Counts(self.counts(link)),
+            Signal::Consume { link } => {
+                if self.counts(link) {
+                    self.sources.remove(link.source);
+                }
+                Effect::Nothing
+            }
+            Signal::Kill { by } => {
+                self.killed_by.get_or_insert(by);
+                Effect::Rouse
+            }
+            Signal::Leave { exit } => {
+                self.leaving.get_or_insert_with(|| Box::new(exit));
+                Effect::Rouse
+            }
+            Signal::Receive { exits } => {
+                self.receives = exits;
+                if exits { Effect::Deliver(std::mem::take(&mut self.pending)) } else { Effect::Nothing }
+            }
+            Signal::Watch { watcher } => {
+                let id = self.number();
+                self.watchers.insert(id, watcher);
+                Effect::Watched(id)
+            }
+            Signal::Unwatch { id } => self.watchers.remove(id).map_or(Effect::Nothing, Effect::Unwatched),
+            Signal::Poll { own } => self.must_end(own).map_or(Effect::Nothing, Effect::Dies),
+            Signal::End { exit } => {
+                self.ended = Some(Box::new(exit));
+                self.pending.clear();
+                let (targets, sources) = (self.targets.take(), self.sources.take());
+                Effect::Tell(End { targets, sources, watchers: self.watchers.take() })
+            }
+        }
+    }
+
+    fn exit(&mut self, exit: Exit, link: Option<Link>) -> Effect<W> {
+        if link.is_some_and(|link| !self.counts(link)) {
+            return Effect::Nothing;
+        }
+        if self.receives {
+            // The link counts until the exit is received, so an unlink until then still has its effect.
+            return Effect::Deliver(vec![(exit, link)]);
+        }
+        if exit.is_normal() {
+            if let Some(link) = link {
+                self.sources.remove(link.source);
+            }
+            return Effect::Nothing;
+        }
+        self.pending.push((exit, link));
+        Effect::Rouse
+    }
+
+    fn counts(&self, link: Link) -> bool {
+        self.sources.get(link.source) == Some(&link.id)
+    }
+
+    /// A kill comes before what the process wants itself, and that before what links demand.
+    fn must_end(&mut self, own: Pid) -> Option<Exit> {
+        if let Some(by) = self.killed_by {
+            return Some(Exit::killed(own, by));
+        }
+        let first = self.leaving.take().map(|exit| *exit);
+        first.or_else(|| if self.pending.is_empty() { None } else { Some(self.pending.remove(0).0) })
+    }
+
+    fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dunlin_core::waits;
+
+    use super::*;
+    use crate::ExitReason;
+
+    fn pid(number: u64) -> Pid {
+        Pid::of(0, waits::Pid::numbered(number))
+    }
+
+    fn failed(number: u64) -> Exit {
+        Exit::new(pid(number), None, "no krill".into())
+    }
+
+    fn state() -> State<&'static str> {
+        State::default()
+    }
+
+    fn accept(state: &mut State<&'static str>, source: u64) -> Link {
+        match state.apply(Signal::Accept { source: pid(source) }) {
+            Effect::Accepted(id) => Link { source: pid(source), id },
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn must_end(state: &mut State<&'static str>) -> Option<Exit> {
+        match state.apply(Signal::Poll { own: pid(1) }) {
+            Effect::Nothing => None,
+            Effect::Dies(exit) => Some(exit),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_exit_over_a_link_ends_the_target_once() {
+        let mut state = state();
+        let link = accept(&mut state, 2);
+        assert_eq!(must_end(&mut state), None);
+        let exit = Signal::Exit { exit: failed(2), link: Some(link) };
+        assert!(matches!(state.apply(exit), Effect::Rouse));
+        assert_eq!(must_end(&mut state), Some(failed(2)));
+    }
+
+    #[test]
+    fn a_normal_exit_ends_the_link_and_no_process() {
+        let mut state = state();
+        let link = accept(&mut state, 2);
+        let normal = Exit::new(pid(2), None, ExitReason::Normal);
+        assert!(matches!(state.apply(Signal::Exit { exit: normal, link: Some(link) }), Effect::Nothing));
+        assert_eq!(must_end(&mut state), None);
+        assert_ne!(accept(&mut state, 2).id, link.id);
+    }
+
+    #[test]
+    fn no_exit_of_a_link_counts_after_its_unlink() {
+        let mut state = state();
+        let link = accept(&mut state, 2);
+        // The exit has come, and the process has not been polled.
+        state.apply(Signal::Exit { exit: failed(2), link: Some(link) });
+        assert!(matches!(state.apply(Signal::Unlink { source: pid(2) }), Effect::Unlinked(id) if id == link.id));
+        assert_eq!(must_end(&mut state), None);
+        // The exit comes late; meanwhile there is another link.
+        let next = accept(&mut state, 2);
+        assert!(matches!(state.apply(Signal::Exit { exit: failed(2), link: Some(link) }), Effect::Nothing));
+        assert_eq!(must_end(&mut state), None);
+        state.apply(Signal::Exit { exit: failed(2), link: Some(next) });
+        assert_eq!(must_end(&mut state), Some(failed(2)));
+    }
+
+    #[test]
+    fn a_link_is_made_once() {
+        let mut state = state();
+        let link = accept(&mut state, 2);
+        assert!(matches!(state.apply(Signal::Accept { source: pid(2) }), Effect::Nothing));
+        state.apply(Signal::Link { target: pid(3), id: 5 });
+        // A number of an earlier link ends nothing.
+        state.apply(Signal::Forget { target: pid(3), id: 4 });
+        let Effect::Tell(end) = state.apply(Signal::End { exit: failed(1) }) else { unreachable!() };
+        assert_eq!((end.targets, end.sources), (vec![(pid(3), 5)], vec![(pid(2), link.id)]));
+    }
+
+    #[test]
+    fn exits_come_as_messages_while_they_are_received() {
+        let mut state = state();
+        let (first, second) = (accept(&mut state, 2), accept(&mut state, 3));
+        state.apply(Signal::Exit { exit: failed(2), link: Some(first) });
+        // One that came before is delivered instead of ending the process.
+        let Effect::Deliver(exits) = state.apply(Signal::Receive { exits: true }) else { unreachable!() };
+        assert_eq!(exits, [(failed(2), Some(first))]);
+        assert_eq!(must_end(&mut state), None);
+        // A normal one comes, too.
+        let normal = Exit::new(pid(3), None, ExitReason::Normal);
+        let Effect::Deliver(exits) = state.apply(Signal::Exit { exit: normal.clone(), link: Some(second) }) else {
+            unreachable!()
+        };
+        assert_eq!(exits, [(normal, Some(second))]);
+        // Each link counts until its exit is received.
+        assert!(matches!(state.apply(Signal::Look { link: first }), Effect::Counts(true)));
+        state.apply(Signal::Consume { link: first });
+        assert!(matches!(state.apply(Signal::Look { link: first }), Effect::Counts(false)));
+        state.apply(Signal::Unlink { source: pid(3) });
+        assert!(matches!(state.apply(Signal::Look { link: second }), Effect::Counts(false)));
+    }
+
+    #[test]
+    fn a_kill_is_not_received_and_comes_first() {
+        let mut state = state();
+        state.apply(Signal::Receive { exits: true });
+        state.apply(Signal::Leave { exit: failed(1) });
+        assert!(matches!(state.apply(Signal::Kill { by: pid(4) }), Effect::Rouse));
+        let exit = must_end(&mut state).unwrap();
+        assert_eq!((exit.pid, exit.origin, exit.reason), (pid(1), pid(4), ExitReason::Killed));
+    }
+
+    #[test]
+    fn each_monitor_is_told_once() {
+        let mut state = state();
+        let Effect::Watched(first) = state.apply(Signal::Watch { watcher: "first" }) else { unreachable!() };
+        assert!(matches!(state.apply(Signal::Watch { watcher: "second" }), Effect::Watched(_)));
+        assert!(matches!(state.apply(Signal::Unwatch { id: first }), Effect::Unwatched("first")));
+        let Effect::Tell(end) = state.apply(Signal::End { exit: failed(1) }) else { unreachable!() };
+        assert_eq!(end.watchers.into_iter().map(|(_, watcher)| watcher).collect::<Vec<_>>(), ["second"]);
+        // One that comes late is told at once.
+        let late = state.apply(Signal::Watch { watcher: "late" });
+        assert!(matches!(late, Effect::WatchedEnd(exit, "late") if exit == failed(1)));
+        assert!(matches!(state.apply(Signal::End { exit: failed(1) }), Effect::Nothing));
+    }
+}
