@@ -163,27 +163,39 @@ impl Receive {
             Some(After { duration, body, .. }) => (
                 Some(quote_spanned!(ours=> let patience: ::core::time::Duration = #duration;)),
                 quote_spanned!(ours=> #home::Deadline::within(#select, patience)),
-                Some(quote_spanned! {ours=>
-                    ::core::result::Result::Err(#home::MailboxError::TimedOut) => ::core::result::Result::Ok(#body),
+                Some({
+                    let value = received(&quote_spanned!(ours=> #body));
+                    quote_spanned!(ours=> ::core::result::Result::Err(#home::MailboxError::TimedOut) => #value,)
                 }),
             ),
         };
+        let value = received(&quote_spanned! {ours=>
+            match (number, message) {
+                #(#bodies)*
+                #[allow(unreachable_patterns)]
+                _ => ::core::unreachable!("the pattern has just fitted"),
+            }
+        });
         quote_spanned! {ours=> {
             #patience
             let received = #receive.await;
             match received {
-                ::core::result::Result::Ok((number, message)) => {
-                    ::core::result::Result::Ok(match (number, message) {
-                        #(#bodies)*
-                        #[allow(unreachable_patterns)]
-                        _ => ::core::unreachable!("the pattern has just fitted"),
-                    })
-                }
+                ::core::result::Result::Ok((number, message)) => #value
                 #late
                 ::core::result::Result::Err(error) => ::core::result::Result::<_, #home::MailboxError>::Err(error),
             }
         }}
     }
+}
+
+/// `Ok` of a value. It is no mistake if all bodies return, so that there is none.
+fn received(value: &TokenStream) -> TokenStream {
+    quote_spanned! {Span::mixed_site()=> {
+        let value = #value;
+        #[allow(unreachable_code)]
+        let received = ::core::result::Result::Ok(value);
+        received
+    }}
 }
 
 #[cfg(test)]
