@@ -52,6 +52,7 @@ use std::task::Poll;
 pub use crate::clock::{advance, tick};
 use crate::sync::global;
 use crate::table::{Entry, Table};
+use identity::ProcessRecord;
 pub use identity::{Identities, Kept, Known, Spawned, processes};
 
 /// Identifies a process: a spawned one, or a branch of a `par!`. Never reused while the program runs.
@@ -64,7 +65,7 @@ impl Pid {
 
     /// The process that is being polled on this thread.
     pub fn current() -> Self {
-        Self(CURRENT.get())
+        Self(current_number())
     }
 
     /// The number, for logs.
@@ -91,15 +92,29 @@ impl fmt::Debug for Pid {
 }
 
 thread_local! {
-    static CURRENT: Cell<u64> = const { Cell::new(0) };
+    static CURRENT: Current = const { Current { number: Cell::new(0), spawned: Cell::new(None) } };
 }
 
 global! { static RECORDS: Table<Record> = Table::new(); }
 
+/// What is being polled on this thread. (Two cells in one place: each poll of a process sets both.)
+struct Current {
+    /// The process: a spawned one, or a branch of a `par!`.
+    number: Cell<u64>,
+    /// The spawned process, also while a branch in it is polled.
+    spawned: Cell<Option<&'static Entry<ProcessRecord>>>,
+}
+
+/// The number of the current process.
+#[inline(always)]
+fn current_number() -> u64 {
+    CURRENT.with(|current| current.number.get())
+}
+
 /// Makes `pid` the current process until the guard is dropped.
 #[inline(always)]
 pub(crate) fn enter(pid: u64) -> Entered {
-    Entered { before: CURRENT.replace(pid) }
+    Entered { before: CURRENT.with(|current| current.number.replace(pid)) }
 }
 
 pub(crate) struct Entered {
@@ -110,14 +125,14 @@ impl Entered {
     /// Switches to another process; the guard still restores the one that was current before it.
     #[inline(always)]
     pub(crate) fn switch(&self, pid: u64) {
-        CURRENT.set(pid);
+        CURRENT.with(|current| current.number.set(pid));
     }
 }
 
 impl Drop for Entered {
     #[inline]
     fn drop(&mut self) {
-        CURRENT.set(self.before);
+        CURRENT.with(|current| current.number.set(self.before));
     }
 }
 
@@ -211,7 +226,7 @@ pub(crate) struct Side {
 impl Side {
     #[inline(always)]
     pub(crate) fn begin(&self, doing: Doing) {
-        let who = CURRENT.get() | (doing as u64 + 1) << DOING_SHIFT;
+        let who = current_number() | (doing as u64 + 1) << DOING_SHIFT;
         // An operation that is polled again and still waits keeps its first time.
         if self.who.load(Ordering::Relaxed) != who {
             self.since.store(tick(), Ordering::Relaxed);
@@ -222,7 +237,7 @@ impl Side {
     /// The wait has ended, or there was none: the current process holds this side.
     #[inline(always)]
     pub(crate) fn end(&self) {
-        self.who.store(CURRENT.get(), Ordering::Relaxed);
+        self.who.store(current_number(), Ordering::Relaxed);
     }
 
     /// Another process has ended the holder's wait.
@@ -289,12 +304,12 @@ pub(crate) struct Recorded(&'static Entry<Record>);
 impl Recorded {
     #[inline]
     pub(crate) fn channel(made: &'static Location<'static>) -> Self {
-        Self::take(made, NOT_A_HANDLE, CURRENT.get())
+        Self::take(made, NOT_A_HANDLE, current_number())
     }
 
     /// A record for one of several handles to an end of this channel.
     pub(crate) fn handle(of: ChannelId, made: &'static Location<'static>) -> Self {
-        Self::take(made, of.0 as u32, CURRENT.get())
+        Self::take(made, of.0 as u32, current_number())
     }
 
     /// The record of a barrier, on which no process waits: its enrolments have their own.
@@ -304,7 +319,7 @@ impl Recorded {
 
     /// A record for one enrolment on the barrier that has this record.
     pub(crate) fn enrolment(of: &Self) -> Self {
-        Self::take(of.made(), of.index(), CURRENT.get())
+        Self::take(of.made(), of.index(), current_number())
     }
 
     /// Where in the source its channel or barrier was made.
@@ -320,7 +335,7 @@ impl Recorded {
         let entry = RECORDS.take();
         entry.made.set(made);
         entry.link.store(of, Ordering::Relaxed);
-        for (side, who) in [(&entry.sender, sender), (&entry.receiver, CURRENT.get())] {
+        for (side, who) in [(&entry.sender, sender), (&entry.receiver, current_number())] {
             side.who.store(who, Ordering::Relaxed);
             side.turn.store(0, Ordering::Relaxed);
         }

@@ -10,3 +10,8 @@ struct Tutorial;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/blocking.md")]
 struct Blocking;
+
+/// Likewise.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/processes.md")]
+struct Processes;

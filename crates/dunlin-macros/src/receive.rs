@@ -191,6 +191,7 @@ impl Receive {
 /// `Ok` of a value. It is no mistake if all bodies return, so that there is none.
 fn received(value: &TokenStream) -> TokenStream {
     quote_spanned! {Span::mixed_site()=> {
+        #[allow(clippy::diverging_sub_expression)]
         let value = #value;
         #[allow(unreachable_code)]
         let received = ::core::result::Result::Ok(value);

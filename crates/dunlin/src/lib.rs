@@ -224,17 +224,20 @@ pub mod prelude {
     pub use crate::node::{Guest, Node};
     #[cfg(all(feature = "macros", feature = "rt"))]
     pub use crate::process;
+    #[cfg(all(feature = "macros", feature = "rt"))]
+    pub use crate::receive;
+    #[cfg(feature = "rt")]
+    pub use crate::{
+        Address, Blocking, CompleteWithin, Deadline, Down, Ended, Exit, ExitReason, FinishError, Instant, Interval,
+        Mailbox, Pid, Place, Process, Scope, ScopeError, Stop, Timer, Wired, blocking, interval, link, mailbox,
+        monitor, sleep, sleep_until, spawn, spawn_linked, wired,
+    };
     pub use crate::{
         Admit, Barrier, Broadcast, BroadcastError, Buffering, Call, CallError, Callee, Caller, ChannelFactory, Choice,
         Claim, ClaimError, CompleteError, Error, Extended, Flip, Joiner, NoPoison, Operation, Overflow, Par, Policy,
         Posted, Receiver, RecvError, Reply, Result, SendError, Sender, Share, Shared, SyncError, ToClient, ToServer,
         Why, alt, barrier, broadcast, broadcast_with, call, channel, channel_with, drop_newest, fifo, future,
         overwrite_newest, overwrite_oldest, par, send_to_any, unbounded,
-    };
-    #[cfg(feature = "rt")]
-    pub use crate::{
-        Blocking, CompleteWithin, Deadline, Ended, Exit, FinishError, Instant, Interval, Place, Process, Scope,
-        ScopeError, Stop, Timer, Wired, blocking, interval, sleep, sleep_until, spawn, wired,
     };
     pub use std::time::Duration;
 }

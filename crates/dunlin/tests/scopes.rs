@@ -48,7 +48,7 @@ fn either_end_of_a_name_may_be_first() {
                 None => tokio::task::yield_now().await,
             }
         };
-        assert_eq!((wait.who, wait.made.line(), wait.made.file()), (reader.pid(), at, file!()));
+        assert_eq!((wait.who, wait.made.line(), wait.made.file()), (reader.pid().into(), at, file!()));
 
         let mut tx = scope.sender("n").await?;
         assert!(scope.waiting().is_empty());
@@ -491,7 +491,7 @@ fn finish_waits_for_children_and_names_stragglers() {
             }
         };
         let [Straggler { pid, name, made, waits, .. }] = error.stragglers() else { panic!("{error}") };
-        assert_eq!((*pid, name.as_deref()), (process.pid(), Some("listener")));
+        assert_eq!((*pid, name.as_deref()), (process.pid().into(), Some("listener")));
         assert_eq!((made.file(), made.line()), (file!(), at));
         // In a branch of its `par!`.
         assert_eq!((waits[0].channel, waits[0].doing), (Some(tx.id()), waits::Doing::Receive));
@@ -520,7 +520,7 @@ fn finish_is_listed_as_a_wait() {
                 None => tokio::task::yield_now().await,
             }
         };
-        assert_eq!((wait.doing, wait.on), (waits::Doing::Exit, Some(pid)));
+        assert_eq!((wait.doing, wait.on), (waits::Doing::Exit, Some(pid.into())));
         assert_eq!((wait.made.file(), wait.made.line()), (file!(), at)); // the place of its fork
         go.send(()).await?;
         finishing.await?

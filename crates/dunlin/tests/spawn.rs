@@ -70,7 +70,7 @@ fn the_waiting_process_is_named() {
             rx.recv().await
         });
         let pid = has_begun.recv().await.unwrap();
-        assert_eq!((pid, process.name()), (process.pid(), Some("hungry")));
+        assert_eq!((pid, process.name()), (process.pid().into(), Some("hungry")));
         let known = waits::processes().into_iter().find(|p| p.first == pid).unwrap();
         assert_eq!(known.name.as_deref(), Some("hungry"));
         assert!(known.made.file().ends_with("spawn.rs"));

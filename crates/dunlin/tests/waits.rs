@@ -15,11 +15,12 @@ use futures_core::Stream;
 const LONG: Duration = Duration::from_secs(3600);
 
 /// The waits of `who`.
-fn lines(who: Pid) -> Vec<Wait> {
+fn lines(who: impl Into<Pid>) -> Vec<Wait> {
+    let who = who.into();
     waits::snapshot().into_iter().filter(|wait| wait.who == who).collect()
 }
 
-fn doing(who: Pid) -> Vec<Doing> {
+fn doing(who: impl Into<Pid>) -> Vec<Doing> {
     lines(who).into_iter().map(|wait| wait.doing).collect()
 }
 
@@ -67,7 +68,7 @@ async fn an_awaited_process() {
     let worker = spawn(async move { rx.recv().await });
     let pid = worker.pid();
     let (waiter, wait) = waiting(worker).await;
-    assert_eq!((wait.doing, wait.on, wait.channel), (Doing::Exit, Some(pid), None));
+    assert_eq!((wait.doing, wait.on, wait.channel), (Doing::Exit, Some(pid.into()), None));
     assert_eq!(wait.made.line(), line);
     assert!(wait.to_string().contains(&format!("ms for exit of {pid} (")), "{wait}");
     tx.send(7).await.unwrap();

@@ -6,14 +6,13 @@
 //! marks in its tag. A poll reads that tag, and nothing else, to learn that it has nothing to do here.
 
 use std::any::Any;
-use std::cell::Cell;
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
 
-use super::{CURRENT, Entered, Pid, Place, enter};
+use super::{CURRENT, Pid, Place, current_number, enter};
 use crate::lock::Lock;
 use crate::sync::global;
 use crate::table::{Entry, Table};
@@ -21,12 +20,6 @@ use crate::table::{Entry, Table};
 static NEXT_PID: AtomicU64 = AtomicU64::new(1);
 
 global! { static PROCESSES: Table<ProcessRecord> = Table::new(); }
-
-thread_local! {
-    /// The spawned process that is being polled on this thread. (In a branch of a `par!` the current process is
-    /// the branch.)
-    static SPAWNED: Cell<Option<&'static Entry<ProcessRecord>>> = const { Cell::new(None) };
-}
 
 /// The bits of the tag that count the processes of a record; 0: the entry is free.
 const COUNT: u32 = (1 << 28) - 1;
@@ -37,7 +30,7 @@ const SIGNAL: u32 = 1 << 29;
 
 /// The record of a range of processes: a spawned one, or the branches of one `par!`.
 #[derive(Default)]
-struct ProcessRecord {
+pub(super) struct ProcessRecord {
     first: AtomicU64,
     parent: AtomicU64,
     made: Place,
@@ -87,7 +80,7 @@ impl Identities {
     fn at(entry: &'static Entry<ProcessRecord>, count: u32, made: &'static Location<'static>) -> Self {
         let first = NEXT_PID.fetch_add(u64::from(count.max(1)), Ordering::Relaxed);
         entry.first.store(first, Ordering::Relaxed);
-        entry.parent.store(CURRENT.get(), Ordering::Relaxed);
+        entry.parent.store(current_number(), Ordering::Relaxed);
         entry.made.set(made);
         entry.rest.lock().tag = count.min(COUNT);
         Self(entry)
@@ -115,8 +108,11 @@ impl Identities {
     /// dropped.
     #[inline(always)]
     pub fn enter(&self) -> InSpawned {
-        let _entered = enter(self.0.first.load(Ordering::Relaxed));
-        InSpawned { _entered, before: SPAWNED.replace(Some(self.0)) }
+        CURRENT.with(|current| {
+            let before = current.number.replace(self.0.first.load(Ordering::Relaxed));
+            current.spawned.set(Some(self.0));
+            InSpawned { before }
+        })
     }
 
     /// Whether a poll of this process has nothing to do but its body: its waker is kept, and it has no signal.
@@ -165,22 +161,22 @@ impl Drop for Identities {
 }
 
 /// See [`Identities::enter`].
+///
+/// No spawned process is polled by another one, so none is restored: an executor that a process runs within its
+/// own poll leaves it, for the rest of that poll, outside of every process.
 #[doc(hidden)]
+#[derive(Debug)]
 pub struct InSpawned {
-    _entered: Entered,
-    before: Option<&'static Entry<ProcessRecord>>,
-}
-
-impl fmt::Debug for InSpawned {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InSpawned").finish_non_exhaustive()
-    }
+    before: u64,
 }
 
 impl Drop for InSpawned {
     #[inline(always)]
     fn drop(&mut self) {
-        SPAWNED.set(self.before);
+        CURRENT.with(|current| {
+            current.spawned.set(None);
+            current.number.set(self.before);
+        });
     }
 }
 
@@ -201,7 +197,9 @@ impl fmt::Debug for Spawned {
 impl Spawned {
     /// The process whose body is being polled on this thread.
     pub fn current() -> Option<Self> {
-        SPAWNED.get().map(|entry| Self { entry, number: entry.first.load(Ordering::Relaxed) })
+        CURRENT
+            .with(|current| current.spawned.get())
+            .map(|entry| Self { entry, number: entry.first.load(Ordering::Relaxed) })
     }
 
     /// The process with this number, at this place; `None` if there never was such a place.

@@ -7,8 +7,8 @@
 //!    Its next poll sees the mark, with the one load that each poll makes, and drops the body (`spawn.rs`).
 //! 3. A process that ends closes its record first, so no other code finds it any more; then it applies its end.
 //!    A signal that found the core earlier finds the exit there, and is answered with it.
-//! 4. The end is told by the process that ends, before its handle is ready. A target that ends in turn tells
-//!    the next ones in its own poll: no recursion, however long a chain is.
+//! 4. The process that ends reports its end itself, before its handle is ready. A target that ends in turn
+//!    reports to the next ones in its own poll: no recursion, however long a chain is.
 //!
 //! No two cores are locked at once, and no code of users runs under a core's lock.
 
@@ -17,12 +17,12 @@ use std::sync::{Arc, Mutex};
 
 use dunlin_core::waits::{Kept, Spawned};
 
-use super::exit::Exit;
+use super::exit::{Exit, ExitReason};
 use super::pid::Pid;
-use super::signal::{Effect, End, Link, Signal, State};
+use super::signal::{Effect, End, Link, LinkId, Signal, State};
 use crate::lock::lock;
 
-/// Is told how a monitored process has ended, or that there is none.
+/// Gets the exit of a monitored process, or that there is none.
 pub(super) type Watcher = Arc<dyn Watch>;
 
 pub(super) trait Watch: Send + Sync {
@@ -95,7 +95,7 @@ impl Core {
         }
     }
 
-    /// An exit that comes as a message.
+    /// An exit that is a message.
     fn deliver(&self, exit: Exit, link: Option<Link>) {
         let exits = lock(&self.shared).exits.clone();
         let refused = match exits {
@@ -103,7 +103,7 @@ impl Core {
             None => Some(exit),
         };
         if let Some(exit) = refused {
-            // The mailbox is gone: from now on exits end the process.
+            // The mailbox has been dropped: from now on exits end the process.
             let effect = {
                 let mut shared = lock(&self.shared);
                 shared.exits = None;
@@ -132,25 +132,26 @@ impl Core {
         }
     }
 
-    /// The process has ended: tells its links and monitors.
+    /// The exit of this process, for a reason of its own.
+    pub(super) fn exit(&self, reason: ExitReason) -> Exit {
+        Exit::new(self.pid, self.name.clone(), reason)
+    }
+
+    /// The process has ended: reports it to its links and monitors.
     pub(super) fn end(&self, exit: Exit) {
         let (effect, exits) = {
             let mut shared = lock(&self.shared);
             (shared.state.apply(Signal::End { exit: exit.clone() }), shared.exits.take())
         };
         drop(exits);
-        let Effect::Tell(End { targets, sources, watchers }) = effect else { return };
+        let Effect::Report(End { targets, sources, watchers }) = effect else { return };
         for (target, id) in targets {
             if let Some(target) = Self::of(target) {
                 let link = Some(Link { source: self.pid, id });
                 target.send(Signal::Exit { exit: exit.clone(), link });
             }
         }
-        for (source, id) in sources {
-            if let Some(source) = Self::of(source) {
-                source.apply(Signal::Forget { target: self.pid, id });
-            }
-        }
+        sources.into_iter().for_each(|(source, id)| self.forgotten_by(source, id));
         watchers.iter().for_each(|(_, watcher)| watcher.down(&exit));
     }
 
@@ -161,6 +162,8 @@ impl Core {
         let exit = match Self::of(source).map(|source| source.apply(link)) {
             Some(Effect::Ended(exit)) => exit,
             None => Exit::no_such_process(source),
+            // This process has ended meanwhile, or the link has: the source would keep its side for ever.
+            Some(_) if !self.counts(Link { source, id }) => return self.forgotten_by(source, id),
             Some(_) => return,
         };
         self.send(Signal::Exit { exit, link: Some(Link { source, id }) });
@@ -168,7 +171,13 @@ impl Core {
 
     /// Ends the link from `source` to this process.
     pub(super) fn unlink_from(&self, source: Pid) {
-        let Effect::Unlinked(id) = self.apply(Signal::Unlink { source }) else { return };
+        if let Effect::Unlinked(id) = self.apply(Signal::Unlink { source }) {
+            self.forgotten_by(source, id);
+        }
+    }
+
+    /// The source of a link to this process no longer needs its side.
+    fn forgotten_by(&self, source: Pid, id: LinkId) {
         if let Some(source) = Self::of(source) {
             source.apply(Signal::Forget { target: self.pid, id });
         }

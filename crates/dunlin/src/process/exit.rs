@@ -39,7 +39,7 @@ pub struct Exit {
     pub name: Option<Arc<str>>,
     /// Why.
     pub reason: ExitReason,
-    /// The process where this began: one whose exit came over a [link](crate::link()), or one that has killed
+    /// The process where this began: one whose exit arrived over a [link](crate::link()), or one that has killed
     /// it; otherwise `pid`.
     pub origin: Pid,
     payload: Option<Payload>,
@@ -189,7 +189,7 @@ impl fmt::Display for Exit {
 
 impl std::error::Error for Exit {}
 
-/// What the output of a process says about its end: whether it is an error, for linked processes and
+/// What the output of a process means for its end: whether it is an error, for linked processes and
 /// supervisors. As `std::process::Termination` is for a program.
 ///
 /// `()` and the other values of the standard library are a [normal](ExitReason::Normal) end; a `Result` is an
@@ -213,7 +213,7 @@ impl std::error::Error for Exit {}
 /// assert_eq!(Err::<u8, _>("no krill").exit_reason(), ExitReason::Error("no krill".into()));
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "the output `{Self}` of a linked process does not say how the process ended",
+    message = "the output `{Self}` of a linked process does not show how the process ended",
     note = "`()`, values of the standard library and `Result<T, E>` with a printable error do",
     note = "for a type of your own: `impl dunlin::Outcome for {Self} {{}}`"
 )]

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use dunlin_core::waits;
 
 use super::core::Core;
-use super::exit::{Exit, ExitReason, Outcome};
+use super::exit::{ExitReason, Outcome};
 use super::pid::Pid;
 use super::signal::Signal;
 use super::spawn::{Process, Seen, Starting};
@@ -69,7 +69,7 @@ pub fn link(source: Pid, target: Pid) -> Result<(), OutsideProcess> {
 }
 
 /// Ends the [link](link()) from `source` to `target`: from now on no exit of that link reaches `target`, not
-/// even one that has come and has not been received. Without such a link it has no effect.
+/// even one that has arrived and has not been received. Without such a link it has no effect.
 ///
 /// # Errors
 /// As of [`link`](link()).
@@ -195,7 +195,7 @@ impl Pid {
     pub fn exit(self, reason: impl Into<ExitReason>) -> Result<bool, OutsideProcess> {
         let own = current()?;
         let Some(core) = Core::of(self) else { return Ok(false) };
-        let exit = Exit::new(own.pid, own.name.clone(), reason.into());
+        let exit = own.exit(reason.into());
         core.send(Signal::Exit { exit, link: None });
         Ok(true)
     }
@@ -254,7 +254,7 @@ impl Future for Leaving {
             Ok(core) => core,
             Err(error) => return Poll::Ready(Err(error)),
         };
-        let exit = Exit::new(core.pid, core.name.clone(), self.reason.clone());
+        let exit = core.exit(self.reason.clone());
         let exit = match self.payload.take() {
             Some(payload) => exit.with_payload(payload),
             None => exit,

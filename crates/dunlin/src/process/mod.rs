@@ -1,9 +1,9 @@
-//! Processes: starting them, and how they fail and tell each other.
+//! Processes: starting them, how they fail, and how others learn of it.
 //!
 //! - [`spawn`], [`Process`], [`Pid`]: a process and its handle;
 //! - [`Exit`], [`ExitReason`], [`Outcome`]: how it ended;
 //! - [`link`](link()), [`spawn_linked`], [`exit`], [`Pid::kill`]: an exit that ends other processes;
-//! - [`monitor`], [`monitor_into`]: an exit that is told;
+//! - [`monitor`], [`monitor_into`]: an exit that is reported;
 //! - [`mailbox`](mailbox()), [`Address`], [`Mailbox`]: messages that a process receives in an order of its own.
 //!
 //! In the folder: `signal.rs` is the pure state machine of a process's links, monitors and exits; `core.rs`

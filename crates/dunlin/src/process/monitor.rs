@@ -1,4 +1,4 @@
-//! Monitors: told once how a process has ended.
+//! Monitors: they report once how a process has ended.
 
 use std::fmt;
 use std::future::Future;
@@ -21,11 +21,11 @@ use crate::lock::lock;
 
 /// Watches a process: the handle is a future, and a branch of a choice, whose output is the process's exit.
 ///
-/// Every end is told, also a normal one, and exactly once, whatever races with it; of a process that has ended
-/// before, [`ExitReason::NoSuchProcess`](crate::ExitReason::NoSuchProcess) is told at once. The process does
-/// not notice. Code outside of every process may monitor, too. Dropping the handle ends the monitor.
+/// It reports every end, also a normal one, and exactly once, whatever races with it. If the process has ended
+/// before, the exit is [`ExitReason::NoSuchProcess`](crate::ExitReason::NoSuchProcess), at once. The process
+/// does not notice. Code outside of every process may monitor, too. Dropping the handle ends the monitor.
 ///
-/// The exit is told when the process has dropped all it held. It is in no order with messages: for that, use
+/// The exit is reported when the process has dropped all it held. It is in no order with messages: for that, use
 /// [`monitor_into`].
 ///
 /// # Examples
@@ -56,8 +56,8 @@ pub fn monitor(pid: Pid) -> Monitor {
 
 /// Watches a process, and puts its exit into a mailbox: behind all that the process has sent there itself.
 ///
-/// The message is made of a [`Down`]. As of [`monitor`], it comes exactly once. A bounded mailbox takes it even
-/// if it is full. Dropping the handle ends the monitor, and no message comes after that, not even one that is
+/// The message is made of a [`Down`]. As of [`monitor`], it arrives exactly once. A bounded mailbox takes it even
+/// if it is full. Dropping the handle ends the monitor, and no message of it is received after that, not even one that is
 /// in the mailbox and has not been received.
 ///
 /// # Examples
@@ -100,7 +100,7 @@ pub fn monitor_into<M: From<Down> + Send + 'static>(pid: Pid, mailbox: &Mailbox<
 pub struct Down {
     /// Which process, and why.
     pub exit: Exit,
-    /// Which monitor told it.
+    /// Which monitor this is from.
     pub monitor: MonitorId,
 }
 
@@ -108,7 +108,7 @@ pub struct Down {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MonitorId(u64);
 
-/// Adds a monitor, or tells it at once.
+/// Adds a monitor, or gives it the exit at once.
 fn watch(pid: Pid, watcher: Watcher) -> Option<WatchId> {
     let Some(core) = Core::of(pid) else {
         watcher.down(&Exit::no_such_process(pid));
@@ -134,10 +134,10 @@ fn unwatch(pid: Pid, id: Option<WatchId>) {
 
 /// Where a monitor finds the exit.
 #[derive(Default)]
-struct Slot(Mutex<Told>);
+struct Slot(Mutex<Reported>);
 
 #[derive(Default)]
-struct Told {
+struct Reported {
     exit: Option<Exit>,
     waker: Option<Waker>,
 }
@@ -145,9 +145,9 @@ struct Told {
 impl Watch for Slot {
     fn down(&self, exit: &Exit) {
         let waker = {
-            let mut told = lock(&self.0);
-            told.exit = Some(exit.clone());
-            told.waker.take()
+            let mut reported = lock(&self.0);
+            reported.exit = Some(exit.clone());
+            reported.waker.take()
         };
         waker.into_iter().for_each(Waker::wake);
     }
@@ -156,7 +156,7 @@ impl Watch for Slot {
 /// A process that is watched: made by [`monitor`].
 ///
 /// # Cancel safety
-/// Awaiting through `&mut` loses nothing. Once the exit has been told, the handle keeps it, and returns it
+/// Awaiting through `&mut` loses nothing. Once the exit has been reported, the handle keeps it, and returns it
 /// again.
 ///
 /// # Waits
@@ -165,7 +165,7 @@ impl Watch for Slot {
 pub struct Monitor {
     pid: Pid,
     slot: Arc<Slot>,
-    /// `None`: it has been told at once.
+    /// `None`: the process had ended before.
     id: Option<WatchId>,
     made: &'static Location<'static>,
     record: WaitRecord,
@@ -177,7 +177,7 @@ impl Monitor {
         self.pid
     }
 
-    fn is_told(&self) -> bool {
+    fn is_reported(&self) -> bool {
         lock(&self.slot.0).exit.is_some()
     }
 }
@@ -194,12 +194,12 @@ impl Future for Monitor {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Exit> {
         let this = &mut *self;
         let polled = {
-            let mut told = lock(&this.slot.0);
-            match &told.exit {
+            let mut reported = lock(&this.slot.0);
+            match &reported.exit {
                 Some(exit) => Poll::Ready(exit.clone()),
                 None => {
-                    if !told.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-                        told.waker = Some(keep(cx.waker()));
+                    if !reported.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                        reported.waker = Some(keep(cx.waker()));
                     }
                     Poll::Pending
                 }
@@ -213,7 +213,7 @@ impl Branch for Monitor {
     type Output = Exit;
 
     fn poll_branch(self: Pin<&mut Self>, cx: &mut Context<'_>, choice: &ChoiceCx) -> Poll<Exit> {
-        choice.poll_foreign(self.is_told(), || self.poll(cx))
+        choice.poll_foreign(self.is_reported(), || self.poll(cx))
     }
 
     fn unchosen(&self) {
@@ -257,12 +257,12 @@ impl MonitorInto {
         self.pid
     }
 
-    /// Which monitor it is: its [`Down`] says the same.
+    /// Which monitor it is: its [`Down`] has the same id.
     pub fn id(&self) -> MonitorId {
         self.monitor
     }
 
-    /// Lets the monitor live until it has been told, without a handle.
+    /// Keeps the monitor until the process ends, without a handle.
     pub fn detach(mut self) {
         self.id = None;
         // A new flag: that of the monitor stays true.

@@ -1,4 +1,4 @@
-//! What processes tell each other beside messages, as a state machine of one process.
+//! The signals between processes, beside messages: the state machine of one process.
 //!
 //! [`State::apply`] takes a signal and returns what has to be done about it: no locks, no wakers, no tasks.
 //! `core.rs` gives each process one such state under a lock, and carries out the effects.
@@ -25,7 +25,7 @@ pub(super) struct Link {
     pub(super) id: LinkId,
 }
 
-/// What can happen to a process. `W` is told of its end.
+/// What can happen to a process. `W` gets its exit.
 #[derive(Debug)]
 pub(super) enum Signal<W> {
     /// A link from `source` to this process is being made.
@@ -36,7 +36,7 @@ pub(super) enum Signal<W> {
     Unlink { source: Pid },
     /// A link from this process is no longer needed: its target has ended it, or has ended.
     Forget { target: Pid, id: LinkId },
-    /// An exit comes, over a link or without one.
+    /// An exit arrives, over a link or without one.
     Exit { exit: Exit, link: Option<Link> },
     /// The process is about to receive the exit of this link as a message: whether the link still counts.
     Look { link: Link },
@@ -46,7 +46,7 @@ pub(super) enum Signal<W> {
     Kill { by: Pid },
     /// The process ends itself.
     Leave { exit: Exit },
-    /// From now on exits come as messages, or no longer do.
+    /// From now on exits are messages, or no longer are.
     Receive { exits: bool },
     /// A monitor.
     Watch { watcher: W },
@@ -66,13 +66,13 @@ pub(super) enum Effect<W> {
     Accepted(LinkId),
     /// The number of the link that has ended.
     Unlinked(LinkId),
-    /// The signal came to a process that had ended, with this exit.
+    /// The process has already ended, with this exit.
     Ended(Exit),
-    /// A monitor came to a process that had ended, with this exit.
+    /// The monitored process has already ended, with this exit.
     WatchedEnd(Exit, W),
     /// The process has to be polled.
     Rouse,
-    /// These exits come as messages.
+    /// These exits are messages for the mailbox.
     Deliver(Vec<(Exit, Option<Link>)>),
     /// Whether the link counts.
     Counts(bool),
@@ -82,8 +82,8 @@ pub(super) enum Effect<W> {
     Unwatched(W),
     /// The process ends, for this reason.
     Dies(Exit),
-    /// Others have to be told of the end.
-    Tell(End<W>),
+    /// The end has to be reported.
+    Report(End<W>),
 }
 
 /// What the end of a process concerns.
@@ -103,7 +103,7 @@ pub(super) struct State<W> {
     watchers: Set<WatchId, W>,
     /// The number of the last link accepted, or monitor.
     last: u64,
-    /// Exits come as messages.
+    /// Exits are messages.
     receives: bool,
     /// Exits that the process has not looked at.
     pending: Vec<(Exit, Option<Link>)>,
@@ -196,7 +196,7 @@ impl<W> State<W> {
                 self.ended = Some(Box::new(exit));
                 self.pending.clear();
                 let (targets, sources) = (self.targets.take(), self.sources.take());
-                Effect::Tell(End { targets, sources, watchers: self.watchers.take() })
+                Effect::Report(End { targets, sources, watchers: self.watchers.take() })
             }
         }
     }
@@ -223,7 +223,7 @@ impl<W> State<W> {
         self.sources.get(link.source) == Some(&link.id)
     }
 
-    /// A kill comes before what the process wants itself, and that before what links demand.
+    /// A kill takes precedence over the process's own exit, and that over the exits of links.
     fn must_end(&mut self, own: Pid) -> Option<Exit> {
         if let Some(by) = self.killed_by {
             return Some(Exit::killed(own, by));
@@ -296,11 +296,11 @@ mod tests {
     fn no_exit_of_a_link_counts_after_its_unlink() {
         let mut state = state();
         let link = accept(&mut state, 2);
-        // The exit has come, and the process has not been polled.
+        // The exit has arrived, and the process has not been polled.
         state.apply(Signal::Exit { exit: failed(2), link: Some(link) });
         assert!(matches!(state.apply(Signal::Unlink { source: pid(2) }), Effect::Unlinked(id) if id == link.id));
         assert_eq!(must_end(&mut state), None);
-        // The exit comes late; meanwhile there is another link.
+        // The exit arrives late; meanwhile there is another link.
         let next = accept(&mut state, 2);
         assert!(matches!(state.apply(Signal::Exit { exit: failed(2), link: Some(link) }), Effect::Nothing));
         assert_eq!(must_end(&mut state), None);
@@ -316,20 +316,20 @@ mod tests {
         state.apply(Signal::Link { target: pid(3), id: 5 });
         // A number of an earlier link ends nothing.
         state.apply(Signal::Forget { target: pid(3), id: 4 });
-        let Effect::Tell(end) = state.apply(Signal::End { exit: failed(1) }) else { unreachable!() };
+        let Effect::Report(end) = state.apply(Signal::End { exit: failed(1) }) else { unreachable!() };
         assert_eq!((end.targets, end.sources), (vec![(pid(3), 5)], vec![(pid(2), link.id)]));
     }
 
     #[test]
-    fn exits_come_as_messages_while_they_are_received() {
+    fn exits_are_messages_while_the_process_receives_them() {
         let mut state = state();
         let (first, second) = (accept(&mut state, 2), accept(&mut state, 3));
         state.apply(Signal::Exit { exit: failed(2), link: Some(first) });
-        // One that came before is delivered instead of ending the process.
+        // One that arrived before is delivered instead of ending the process.
         let Effect::Deliver(exits) = state.apply(Signal::Receive { exits: true }) else { unreachable!() };
         assert_eq!(exits, [(failed(2), Some(first))]);
         assert_eq!(must_end(&mut state), None);
-        // A normal one comes, too.
+        // A normal one is delivered, too.
         let normal = Exit::new(pid(3), None, ExitReason::Normal);
         let Effect::Deliver(exits) = state.apply(Signal::Exit { exit: normal.clone(), link: Some(second) }) else {
             unreachable!()
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kill_is_not_received_and_comes_first() {
+    fn a_kill_is_not_received_and_takes_precedence() {
         let mut state = state();
         state.apply(Signal::Receive { exits: true });
         state.apply(Signal::Leave { exit: failed(1) });
@@ -354,14 +354,14 @@ mod tests {
     }
 
     #[test]
-    fn each_monitor_is_told_once() {
+    fn each_monitor_gets_the_exit_once() {
         let mut state = state();
         let Effect::Watched(first) = state.apply(Signal::Watch { watcher: "first" }) else { unreachable!() };
         assert!(matches!(state.apply(Signal::Watch { watcher: "second" }), Effect::Watched(_)));
         assert!(matches!(state.apply(Signal::Unwatch { id: first }), Effect::Unwatched("first")));
-        let Effect::Tell(end) = state.apply(Signal::End { exit: failed(1) }) else { unreachable!() };
+        let Effect::Report(end) = state.apply(Signal::End { exit: failed(1) }) else { unreachable!() };
         assert_eq!(end.watchers.into_iter().map(|(_, watcher)| watcher).collect::<Vec<_>>(), ["second"]);
-        // One that comes late is told at once.
+        // A late one gets the exit at once.
         let late = state.apply(Signal::Watch { watcher: "late" });
         assert!(matches!(late, Effect::WatchedEnd(exit, "late") if exit == failed(1)));
         assert!(matches!(state.apply(Signal::End { exit: failed(1) }), Effect::Nothing));

@@ -113,7 +113,7 @@ impl<T> Judge<T> for Unseen {
     }
 }
 
-/// The output says itself what it means.
+/// The output is an [`Outcome`].
 pub(super) struct Seen;
 
 impl<T: Outcome> Judge<T> for Seen {
@@ -124,7 +124,7 @@ impl<T: Outcome> Judge<T> for Seen {
 
 pin_project_lite::pin_project! {
     /// A process's task. The body is dropped by the process itself: when it has returned, when an exit ends it,
-    /// or when its task is dropped. Then the others are told of its end.
+    /// or when its task is dropped. Then its end is reported to others.
     struct Running<F, J> {
         // (The state of an async block leaves room for the `None`: the `Option` takes no bytes.)
         #[pin]
@@ -147,65 +147,74 @@ pin_project_lite::pin_project! {
 impl<F: Future, J: Judge<F::Output>> Future for Running<F, J> {
     type Output = Result<F::Output, Box<Exit>>;
 
-    #[inline]
+    // Each poll of each process takes this path, so all but a `Pending` is elsewhere.
+    #[inline(always)]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         let _entered = this.life.identities.enter();
         if !this.life.identities.is_quiet()
             && let Some(exit) = this.life.look(cx)
         {
-            let dropped = catch_unwind(AssertUnwindSafe(|| this.body.set(None)));
-            return Poll::Ready(this.life.dies(exit, dropped));
+            return Poll::Ready(Err(this.life.dies(this.body, exit)));
         }
         let Some(body) = this.body.as_mut().as_pin_mut() else { return Poll::Pending };
         match catch_unwind(AssertUnwindSafe(|| body.poll(cx))) {
             Ok(Poll::Pending) => Poll::Pending,
             Ok(Poll::Ready(output)) => {
-                let ended = catch_unwind(AssertUnwindSafe(|| {
-                    this.body.set(None);
-                    J::reason(&output)
-                }));
-                this.life.returns(ended);
+                this.life.returns::<F, J>(this.body, &output);
                 Poll::Ready(Ok(output))
             }
-            Err(panic) => {
-                this.body.set(None);
-                this.life.panics(panic)
-            }
+            Err(panic) => this.life.panics_in(this.body, panic),
         }
     }
 }
 
-/// The identity of a process while it lives. Its end is told at the latest when this is dropped.
+/// The identity of a process while it lives. Dropping it reports the end, unless it has been reported.
 struct Life {
     identities: Identities,
 }
 
 impl Life {
-    /// Looks at the signals that have come. `Some`: the process must end.
+    /// Looks at the signals that have arrived. `Some`: the process must end.
     #[cold]
     fn look(&self, cx: &Context<'_>) -> Option<Exit> {
         self.identities.look(cx.waker()).and_then(Core::from_kept)?.must_end()
     }
 
-    #[inline]
-    fn returns(&self, ended: std::thread::Result<ExitReason>) {
-        match ended {
-            Ok(ExitReason::Normal) => self.end(|| ExitReason::Normal),
-            Ok(reason) => self.end(|| reason),
-            Err(panic) => self.panics(panic),
+    /// The body has returned.
+    #[inline(never)]
+    fn returns<F: Future, J: Judge<F::Output>>(&self, mut body: Pin<&mut Option<Alone<F>>>, output: &F::Output) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| body.set(None))) {
+            self.panics(panic);
+        }
+        // Most processes have no links and no monitors, so their output is not looked at.
+        let Some(core) = self.identities.close().and_then(Core::from_kept) else { return };
+        match catch_unwind(AssertUnwindSafe(|| J::reason(output))) {
+            Ok(reason) => core.end(core.exit(reason)),
+            Err(panic) => {
+                core.end(core.exit(ExitReason::panicked(&*panic)));
+                resume_unwind(panic)
+            }
         }
     }
 
+    /// An exit ends the process.
     #[cold]
-    fn dies<T>(&self, exit: Exit, dropped: std::thread::Result<()>) -> Result<T, Box<Exit>> {
-        if let Err(panic) = dropped {
+    fn dies<F>(&self, mut body: Pin<&mut Option<Alone<F>>>, exit: Exit) -> Box<Exit> {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| body.set(None))) {
             self.panics(panic);
         }
         if let Some(core) = self.identities.close().and_then(Core::from_kept) {
             core.end(exit.clone());
         }
-        Err(Box::new(exit))
+        Box::new(exit)
+    }
+
+    /// The body has panicked.
+    #[cold]
+    fn panics_in<F>(&self, mut body: Pin<&mut Option<Alone<F>>>, panic: Box<dyn Any + Send>) -> ! {
+        body.set(None);
+        self.panics(panic)
     }
 
     #[cold]
@@ -214,10 +223,10 @@ impl Life {
         resume_unwind(panic)
     }
 
-    /// Closes the process for others, and tells those that wait for its end.
+    /// Closes the process for others, and reports its end to links and monitors.
     fn end(&self, reason: impl FnOnce() -> ExitReason) {
         if let Some(core) = self.identities.close().and_then(Core::from_kept) {
-            core.end(Exit::new(core.pid, core.name.clone(), reason()));
+            core.end(core.exit(reason()));
         }
     }
 }

@@ -148,7 +148,7 @@ fn a_panic_is_an_error_with_its_text() {
         let call = blocking(|_| -> u8 { panic!("out of {}", "krill") });
         let pid = call.pid();
         let Err(Error::Exit(exit)) = call.await else { panic!("it panicked") };
-        assert_eq!((exit.pid, exit.reason), (pid, ExitReason::Panicked("out of krill".into())));
+        assert_eq!((Pid::from(exit.pid), exit.reason), (pid, ExitReason::Panicked("out of krill".into())));
         assert_eq!(blocking(|_| 1).await.unwrap(), 1, "the thread continues");
     });
 }

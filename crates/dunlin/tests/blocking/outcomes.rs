@@ -142,7 +142,10 @@ fn panicked() {
             assert!(poll(&mut ending).is_pending(), "asked");
             meet(&barrier);
             let Ended::Panicked(exit) = ending.await else { panic!("it did not return") };
-            assert_eq!((exit.pid, exit.reason), (pid, dunlin::ExitReason::Panicked(format!("late {n}"))));
+            assert_eq!(
+                (dunlin::waits::Pid::from(exit.pid), exit.reason),
+                (pid, dunlin::ExitReason::Panicked(format!("late {n}")))
+            );
         }
     });
 }

@@ -228,7 +228,7 @@ fn room_is_given_in_turn() {
                 tx.send(n).await.unwrap();
                 place.blocking(move |_| n).await.unwrap()
             });
-            until_waits(process.pid(), Doing::Room).await;
+            until_waits(process.pid().into(), Doing::Room).await;
             waiting.push(process);
         }
         let line = waits::snapshot().into_iter().find(|wait| wait.doing == Doing::Room).unwrap();
@@ -264,7 +264,7 @@ fn room_that_is_dropped_is_passed_on() {
 /// A process that waits for room: the pool wakes it, not a poll of the test.
 async fn waits_for_room() -> Process<()> {
     let process = spawn(async { drop(blocking::room().await) });
-    until_waits(process.pid(), Doing::Room).await;
+    until_waits(process.pid().into(), Doing::Room).await;
     process
 }
 

@@ -16,6 +16,7 @@ mod config;
 mod costs;
 mod hostile;
 mod leaving;
+mod links;
 mod names;
 mod pairs;
 mod relays;

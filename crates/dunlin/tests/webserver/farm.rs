@@ -18,14 +18,14 @@ pub(crate) const FEW: Numbers = Numbers { readers: 4, files: 4, programs: 2 };
 /// The names of the processes of a server, with their identities.
 pub(crate) fn names(site: &Site) -> BTreeSet<(String, Pid)> {
     let processes = site.processes.lock().unwrap();
-    processes.iter().filter(|p| !p.is_finished()).map(|p| (p.name().unwrap().to_owned(), p.pid())).collect()
+    processes.iter().filter(|p| !p.is_finished()).map(|p| (p.name().unwrap().to_owned(), p.pid().into())).collect()
 }
 
 /// Ends the process that waits for a descriptor and whose name begins with `name`, and returns its name.
 async fn kill(site: &Site, name: &str) -> String {
     loop {
         let waits = waits::snapshot();
-        let is_sending = |pid| waits.iter().any(|wait| wait.who == pid && wait.doing == Doing::Ready);
+        let is_sending = |pid: dunlin::Pid| waits.iter().any(|wait| pid == wait.who && wait.doing == Doing::Ready);
         let victim = {
             let processes = site.processes.lock().unwrap();
             let victim = processes.iter().find(|p| p.name().unwrap().starts_with(name) && is_sending(p.pid()));
@@ -203,7 +203,7 @@ fn farm_refuses_connections_beyond_the_limit() {
 fn waits_for_a_descriptor(site: &Site, name: &str) -> bool {
     let waits = waits::snapshot();
     let processes = site.processes.lock().unwrap();
-    let named: Vec<Pid> = processes.iter().filter(|p| p.name() == Some(name)).map(Process::pid).collect();
+    let named: Vec<Pid> = processes.iter().filter(|p| p.name() == Some(name)).map(|p| p.pid().into()).collect();
     waits.iter().any(|wait| wait.doing == Doing::Ready && named.contains(&wait.who))
 }
 

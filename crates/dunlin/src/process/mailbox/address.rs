@@ -41,7 +41,7 @@ impl<M> Address<M> {
     /// it is received: its process may end, and [`Bound::DropOldest`](crate::Bound::DropOldest) may drop it.
     ///
     /// # Errors
-    /// [`PostError::Full`] if the mailbox has a bound and rejects more; [`PostError::Closed`] if it is gone.
+    /// [`PostError::Full`] if the mailbox has a bound and rejects more; [`PostError::Closed`] if it has been dropped.
     /// Both return the message.
     pub fn send(&self, message: M) -> Result<(), PostError<M>> {
         self.shared.post(message)
@@ -50,7 +50,7 @@ impl<M> Address<M> {
     /// Waits until there is room for a message, and sends it. A mailbox without a bound, or one that drops its
     /// oldest message, always has room.
     ///
-    /// Operations that wait get their turn in the order in which they came. A [`send`](Self::send) does not
+    /// Operations that wait get their turn in the order of their first polls. A [`send`](Self::send) does not
     /// wait behind them.
     ///
     /// # Errors
@@ -110,7 +110,7 @@ impl<M> Address<M> {
         OfferFrom::new(self, slot)
     }
 
-    /// Whether the mailbox is gone.
+    /// Whether the mailbox has been dropped.
     pub fn is_closed(&self) -> bool {
         self.shared.is_closed()
     }
@@ -162,7 +162,7 @@ impl<M> PostError<M> {
         }
     }
 
-    /// Whether the mailbox is gone.
+    /// Whether the mailbox has been dropped.
     pub fn is_closed(&self) -> bool {
         matches!(self, Self::Closed(_))
     }

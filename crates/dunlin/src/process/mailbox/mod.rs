@@ -25,8 +25,8 @@ pub use receive::{Mailbox, MailboxError, Marked, Receive};
 
 /// Makes an unbounded mailbox, and its address.
 ///
-/// Sending never waits, and the receiver takes messages in the order sent, or the first that it
-/// [wants](Mailbox::recv_if). A mailbox belongs to the process that first receives from it. What one process
+/// Sending never waits, and the receiver takes messages in the order sent, or the first that
+/// [fits](Mailbox::recv_if). A mailbox belongs to the process that first receives from it. What one process
 /// sends there, its exit and the [`Down`](crate::Down) of a monitor arrive in the order sent.
 ///
 /// # Examples
@@ -69,7 +69,7 @@ pub fn mailbox_with<M: Send + 'static>(bound: Bound) -> (Address<M>, Mailbox<M>)
 
 /// How many messages a mailbox holds, and what it does with one more.
 ///
-/// Exits and downs are not counted, and always come: there is at most one for each link and monitor.
+/// Exits and downs are not counted, and are always accepted: there is at most one for each link and monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Bound {

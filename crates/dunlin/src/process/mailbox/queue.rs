@@ -101,7 +101,7 @@ struct Inbox<M> {
     offers: Option<Box<Offers>>,
 }
 
-/// The operations that wait for room, in the order in which they came.
+/// The operations that wait for room, in the order of their first polls.
 #[derive(Default)]
 struct Offers {
     next: u64,
@@ -152,7 +152,7 @@ impl<M> Shared<M> {
         Ok(())
     }
 
-    /// Sends the message in `slot` if there is room for it and for all that came before. Otherwise, `None`,
+    /// Sends the message in `slot` if there is room for it and for all earlier operations. Otherwise, `None`,
     /// keeps the waker under the ticket.
     pub(super) fn offer(
         &self,
@@ -265,7 +265,7 @@ impl<M> Shared<M> {
         drop(waker);
     }
 
-    /// The mailbox is gone: from now on nothing is taken, and what waits for room ends.
+    /// The mailbox is dropped: from now on sends fail, and the operations that wait for room end.
     pub(super) fn close(&self) {
         let mut inbox = lock(&self.inbox);
         inbox.closed = true;
@@ -277,12 +277,12 @@ impl<M> Shared<M> {
     }
 
     /// Adds an exit or a down, which is not bounded.
-    fn notice(&self, notice: Notice<M>) -> Result<(), Notice<M>> {
+    fn notice(&self, notice: Box<Notice<M>>) -> Result<(), Box<Notice<M>>> {
         let mut inbox = lock(&self.inbox);
         if inbox.closed {
             return Err(notice);
         }
-        inbox.entries.push_back(Entry::Notice(Box::new(notice)));
+        inbox.entries.push_back(Entry::Notice(notice));
         let receiver = inbox.receiver.take();
         drop(inbox);
         receiver.into_iter().for_each(Waker::wake);
@@ -310,8 +310,8 @@ impl<M> Notices<M> {
     /// Adds the down of a monitor that may still end.
     pub(in super::super) fn down(&self, down: Down, convert: fn(Down) -> M, alive: Arc<AtomicBool>) {
         let form = Form::Down(down, convert);
-        // A mailbox that is gone receives nothing.
-        drop(self.0.notice(Notice { validity: Validity::Monitor(alive), form }));
+        // A mailbox that has been dropped receives nothing.
+        drop(self.0.notice(Box::new(Notice { validity: Validity::Monitor(alive), form })));
     }
 }
 
@@ -324,7 +324,7 @@ pub(super) struct ExitsInto<M> {
 impl<M: Send> Exits for ExitsInto<M> {
     fn receive(&self, exit: Exit, link: Option<Link>) -> Result<(), Exit> {
         let validity = link.map_or(Validity::Always, Validity::Link);
-        let notice = Notice { validity, form: Form::Exit(exit, self.convert) };
+        let notice = Box::new(Notice { validity, form: Form::Exit(exit, self.convert) });
         self.shared.notice(notice).map_err(|notice| match notice.form {
             Form::Exit(exit, _) => exit,
             Form::Down(down, _) => down.exit,

@@ -147,7 +147,7 @@ impl<M> Mailbox<M> {
     /// From now on the calling process receives the exits of its [links](crate::link()) here, as messages,
     /// instead of being ended by them: every exit, also a normal one, until the mailbox is dropped.
     ///
-    /// Exits that have come, and that the process has not noticed, arrive here, too. A process receives exits in
+    /// Exits that have arrived since the process was polled are received here, too. A process receives exits in
     /// one mailbox; the last call counts. A [kill](crate::Pid::kill) is not received.
     ///
     /// # Errors
@@ -374,7 +374,7 @@ impl<M> Drop for Scan<'_, M> {
 
 /// Waits for a message: made by [`Mailbox::recv`] and [`Mailbox::recv_if`].
 ///
-/// A branch of a choice. Awaited through `&mut`, it goes on behind what it has tested.
+/// A branch of a choice. Polled again through `&mut`, it continues behind what it has tested.
 #[must_use = "an operation does nothing until it is awaited or chosen"]
 pub struct Receive<'a, M, F> {
     scan: Scan<'a, M>,
