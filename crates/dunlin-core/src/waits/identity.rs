@@ -109,10 +109,10 @@ impl Identities {
     #[inline(always)]
     pub fn enter(&self) -> InSpawned {
         CURRENT.with(|current| {
-            let before = current.number.replace(self.0.first.load(Ordering::Relaxed));
+            current.number.set(self.0.first.load(Ordering::Relaxed));
             current.spawned.set(Some(self.0));
-            InSpawned { before }
-        })
+        });
+        InSpawned(())
     }
 
     /// Whether a poll of this process has nothing to do but its body: its waker is kept, and it has no signal.
@@ -162,20 +162,18 @@ impl Drop for Identities {
 
 /// See [`Identities::enter`].
 ///
-/// No spawned process is polled by another one, so none is restored: an executor that a process runs within its
-/// own poll leaves it, for the rest of that poll, outside of every process.
+/// A runtime polls a spawned process outside of every other, so nothing is restored: an executor that a process
+/// runs within its own poll leaves that process, for the rest of the poll, outside of every process.
 #[doc(hidden)]
 #[derive(Debug)]
-pub struct InSpawned {
-    before: u64,
-}
+pub struct InSpawned(());
 
 impl Drop for InSpawned {
     #[inline(always)]
     fn drop(&mut self) {
         CURRENT.with(|current| {
             current.spawned.set(None);
-            current.number.set(self.before);
+            current.number.set(0);
         });
     }
 }

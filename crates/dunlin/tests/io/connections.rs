@@ -156,7 +156,7 @@ fn operations_have_deadlines_and_are_shown() {
             let timed_out = here.read(1).within(Duration::from_millis(1)).await.unwrap_err();
             assert_eq!(timed_out.kind(), ErrorKind::TimedOut);
             let process = spawn(async move { here.read(4096).await.map(|piece| (piece, here)) });
-            until_waits(process.pid()).await;
+            until_waits(process.pid().into()).await;
             let all = waits::snapshot();
             let line = all.iter().find(|wait| wait.who == process.pid()).unwrap();
             assert_eq!(line.doing, Doing::Ready);
@@ -166,7 +166,7 @@ fn operations_have_deadlines_and_are_shown() {
             let (piece, _here) = process.await.unwrap().unwrap();
             assert_eq!(piece, "krill");
             let process = spawn(async move { there.write_all(&mut large()).await });
-            until_waits(process.pid()).await;
+            until_waits(process.pid().into()).await;
             let all = waits::snapshot();
             let line = all.iter().find(|wait| wait.who == process.pid()).unwrap();
             assert!(line.to_string().contains("connections.rs"), "{line}");

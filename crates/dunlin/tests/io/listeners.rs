@@ -105,7 +105,7 @@ fn accept_is_shown_while_it_waits() {
     dunlin::block_on(async {
         let mut listener = tcp::listen("127.0.0.1:0").await.unwrap();
         let process = spawn(async move { listener.accept().await });
-        until_waits(process.pid()).await;
+        until_waits(process.pid().into()).await;
     });
 }
 

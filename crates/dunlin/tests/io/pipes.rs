@@ -117,12 +117,12 @@ fn operations_are_shown_while_they_wait() {
     dunlin::block_on(async {
         let (mut read_end, mut write_end) = pipe::pair().unwrap();
         let reader = spawn(async move { read_end.read(1).await });
-        until_waits(reader.pid()).await;
+        until_waits(reader.pid().into()).await;
         write_end.write_all(&mut Bytes::from("k")).await.unwrap();
         reader.await.unwrap().unwrap();
         let (_read_end, mut write_end) = pipe::pair().unwrap();
         let writer = spawn(async move { write_end.write_all(&mut large()).await });
-        until_waits(writer.pid()).await;
+        until_waits(writer.pid().into()).await;
     });
 }
 

@@ -133,7 +133,7 @@ fn exit_is_shown_while_it_waits() {
         let mut shell = shell("read line").await;
         let stdin = shell.stdin.take();
         let process = spawn(async move { shell.exit().await });
-        until_waits(process.pid()).await;
+        until_waits(process.pid().into()).await;
         drop(stdin);
         process.await.unwrap().unwrap();
     });
@@ -168,7 +168,7 @@ fn program_is_killed_with_the_process_that_waits_for_it() {
     dunlin::block_on(async {
         let (mut program, pids) = family().await;
         let process = spawn(async move { program.exit().await });
-        until_waits(process.pid()).await;
+        until_waits(process.pid().into()).await;
         process.cancel();
         until_gone(pids).await;
     });

@@ -115,7 +115,7 @@ fn reads_are_shown_while_they_wait_and_not_after() {
                 std::future::pending::<()>().await;
                 (n, input)
             });
-            until_waits(process.pid()).await;
+            until_waits(process.pid().into()).await;
             tx.send(7).await.unwrap();
             let pid = process.pid();
             while waits::snapshot().iter().any(|wait| wait.who == pid) {
