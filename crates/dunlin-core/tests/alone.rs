@@ -45,13 +45,13 @@ fn processes_and_foreign_wakers_are_counted() {
     let first = identities.first();
     let (mut tx, mut rx) = channel::<u8>();
     {
-        let mut process = pin!(Alone::new(identities, async {
+        let mut process = pin!(Alone::new(async {
             assert_eq!(Pid::current(), first);
             let value = rx.recv().await.unwrap();
             let (again,) = par!(rx.recv());
             (value, again.unwrap())
         }));
-        assert!(process.as_mut().poll(&mut cx).is_pending());
+        assert!(identities.run(|| process.as_mut().poll(&mut cx)).is_pending());
         let now = current().unwrap();
         assert_eq!((now.begun - before.begun, now.ended - before.ended), (1, 1));
         assert_eq!((now.processes - before.processes, now.foreign), (1, before.foreign));
@@ -59,7 +59,7 @@ fn processes_and_foreign_wakers_are_counted() {
             let mut send = pin!(tx.send(value));
             assert!(send.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
             assert!(woken.take() > 0, "the send wakes the process");
-            assert_eq!(process.as_mut().poll(&mut cx), polled);
+            assert_eq!(identities.run(|| process.as_mut().poll(&mut cx)), polled);
             assert_eq!(foreign(), before.foreign);
             assert!(send.poll(&mut cx).is_ready());
             woken.take();
