@@ -42,119 +42,20 @@
 pub mod activity;
 mod identity;
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::Location;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::Poll;
 
 pub use crate::clock::{advance, tick};
 use crate::sync::global;
 use crate::table::{Entry, Table};
-use identity::ProcessRecord;
-pub use identity::{Identities, Kept, Known, Spawned, processes};
-
-/// Identifies a process: a spawned one, or a branch of a `par!`. Never reused while the program runs.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Pid(u64);
-
-impl Pid {
-    /// Code outside every process: a plain task of some runtime, or the body of `main`.
-    pub const OUTSIDE: Self = Self(0);
-
-    /// The process that is being polled on this thread.
-    pub fn current() -> Self {
-        Self(current_number())
-    }
-
-    /// The number, for logs.
-    pub fn as_u64(self) -> u64 {
-        self.0
-    }
-
-    #[doc(hidden)]
-    pub fn numbered(number: u64) -> Self {
-        Self(number)
-    }
-}
-
-impl fmt::Display for Pid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 == 0 { f.write_str("outside") } else { write!(f, "#{}", self.0) }
-    }
-}
-
-impl fmt::Debug for Pid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-thread_local! {
-    static CURRENT: Current = const { Current { number: Cell::new(0), spawned: Cell::new(None) } };
-}
+pub(crate) use identity::enter;
+pub use identity::{Identities, Kept, Known, Pid, Spawned, processes};
+use identity::{Place, current_number};
 
 global! { static RECORDS: Table<Record> = Table::new(); }
-
-/// What is being polled on this thread. (Two cells in one place: each poll of a process sets both.)
-struct Current {
-    /// The process: a spawned one, or a branch of a `par!`.
-    number: Cell<u64>,
-    /// The spawned process, also while a branch in it is polled.
-    spawned: Cell<Option<&'static Entry<ProcessRecord>>>,
-}
-
-/// The number of the current process.
-#[inline(always)]
-fn current_number() -> u64 {
-    CURRENT.with(|current| current.number.get())
-}
-
-/// Makes `pid` the current process until the guard is dropped.
-#[inline(always)]
-pub(crate) fn enter(pid: u64) -> Entered {
-    Entered { before: CURRENT.with(|current| current.number.replace(pid)) }
-}
-
-pub(crate) struct Entered {
-    before: u64,
-}
-
-impl Entered {
-    /// Switches to another process; the guard still restores the one that was current before it.
-    #[inline(always)]
-    pub(crate) fn switch(&self, pid: u64) {
-        CURRENT.with(|current| current.number.set(pid));
-    }
-}
-
-impl Drop for Entered {
-    #[inline]
-    fn drop(&mut self) {
-        CURRENT.with(|current| current.number.set(self.before));
-    }
-}
-
-/// A reference to something static that an atomic can hold.
-struct Place(AtomicPtr<Location<'static>>);
-
-impl Default for Place {
-    fn default() -> Self {
-        Self(AtomicPtr::new(std::ptr::null_mut()))
-    }
-}
-
-impl Place {
-    fn set(&self, location: &'static Location<'static>) {
-        self.0.store(std::ptr::from_ref(location).cast_mut(), Ordering::Relaxed);
-    }
-
-    fn get(&self) -> Option<&'static Location<'static>> {
-        // SAFETY: the pointer is null or was made from a `&'static Location` in `set`, and is only ever read.
-        unsafe { self.0.load(Ordering::Relaxed).as_ref() }
-    }
-}
 
 /// What a process waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

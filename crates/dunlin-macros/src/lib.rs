@@ -12,7 +12,8 @@
 //! | [`#[remote]`](macro@remote) | `remote.rs` | a function that can be run in another process of the system |
 //! | [`#[process]`](macro@process) | `process.rs` | a process that joins its ends in a scope by itself |
 //!
-//! `arm.rs` has what the arms of `alt!` and `receive!` have in common. `place.rs` makes the compiler's errors about an expansion point at users' code.
+//! `arm.rs` has what the arms of `alt!` and `receive!` have in common. `place.rs` makes the compiler's errors
+//! about an expansion point at users' code.
 //!
 //! Each file converts tokens to tokens, or to a `syn::Error` that points at the words to blame, with pure
 //! functions that its tests call directly. The entry points below only convert.

@@ -6,8 +6,8 @@
 //!       | "after" duration "=>" body           at most one, last
 //! ```
 //!
-//! The expansion of `receive!(me, Msg::Answer { id, text } if *id == wanted => text, after d => none())`, with
-//! names shortened:
+//! The expansion of `receive!(me, Msg::Answer { id, text } if *id == wanted => text, after d => none())`,
+//! with names shortened:
 //!
 //! ```text
 //! {
@@ -27,8 +27,8 @@
 //! }
 //! ```
 //!
-//! A method call takes the mailbox, so it may be owned, a `&mut`, or marked. The bodies are outside the closure,
-//! for `?`, `return`, `break`.
+//! A method call takes the mailbox, so it may be owned, a `&mut`, or marked. The bodies are outside the
+//! closure, for `?`, `return`, `break`.
 
 use proc_macro2::{Literal, Span, TokenStream};
 use quote::quote_spanned;

@@ -25,9 +25,9 @@
 //! - the core, from the crate `dunlin-core`: [`channel`], [`alt!`], [`Choice`], [`par!`], [`Shared`],
 //!   [`barrier()`], [`call`], [`waits`];
 //! - [`spawn`], [`Process`], [`Exit`]: processes on tokio's worker threads;
-//! - [`mailbox`](mailbox()), [`Address`], [`receive!`]: messages that a process receives in an order of its own;
-//!   [`link`](link()), [`spawn_linked`], [`monitor`](monitor()), [`Pid`]: processes that end, or learn of each
-//!   other's end;
+//! - [`mailbox`](mailbox()), [`Address`], [`receive!`]: messages that a process receives in an order of its
+//!   own; [`link`](link()), [`spawn_linked`], [`monitor`](monitor()), [`Pid`]: processes that end, or learn
+//!   of each other's end;
 //! - [`Scope`], [`process`](macro@process): named channels that processes join by themselves, and waiting for
 //!   those processes;
 //! - [`blocking`](blocking()), [`Stop`], [`mod@blocking`]: calls that block, on threads of their own;
@@ -156,11 +156,11 @@ macro_rules! laws {
 /// )
 /// ```
 ///
-/// The patterns of one message are tried in the order written, and messages in the order in which they arrived.
-/// Each message is tested once by a receive: what does not fit stays, and what arrives later is tested when it
-/// arrives. [`Mailbox::mark`] lets a receive begin behind what is there. Names that a pattern binds are
-/// references in its guard, and owned in its body. Bodies are ordinary code of the enclosing function: `?`,
-/// `return`, `.await` and `break` work as they do outside.
+/// The patterns of one message are tried in the order written, and messages in the order in which they
+/// arrived. Each message is tested once by a receive: what does not fit stays, and what arrives later is
+/// tested when it arrives. [`Mailbox::mark`] lets a receive begin behind what is there. Names that a pattern
+/// binds are references in its guard, and owned in its body. Bodies are ordinary code of the enclosing
+/// function: `?`, `return`, `.await` and `break` work as they do outside.
 ///
 /// `duration` is for the whole receive, however many messages arrive meanwhile that do not fit. With
 /// `Duration::ZERO`, what is there is received.

@@ -1,4 +1,5 @@
-//! The processes that have not ended: their identities, what wakes them, and what a layer above keeps for them.
+//! The processes that have not ended: their identities, what wakes them, and what a layer above keeps for
+//! them.
 //!
 //! Each spawned process, and each `par!`, has an entry in a table whose entries are never freed. So a number
 //! and the place of an entry name a process for ever: an entry that has another number by now belongs to
@@ -6,16 +7,115 @@
 //! marks in its tag. A poll reads that tag, and nothing else, to learn that it has nothing to do here.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::task::Waker;
 
-use super::{CURRENT, Pid, Place, current_number, enter};
 use crate::lock::Lock;
 use crate::sync::global;
 use crate::table::{Entry, Table};
+
+/// Identifies a process: a spawned one, or a branch of a `par!`. Never reused while the program runs.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Pid(pub(super) u64);
+
+impl Pid {
+    /// Code outside every process: a plain task of some runtime, or the body of `main`.
+    pub const OUTSIDE: Self = Self(0);
+
+    /// The process that is being polled on this thread.
+    pub fn current() -> Self {
+        Self(current_number())
+    }
+
+    /// The number, for logs.
+    pub fn as_u64(self) -> u64 {
+        self.0
+    }
+
+    #[doc(hidden)]
+    pub fn numbered(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+impl fmt::Display for Pid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 { f.write_str("outside") } else { write!(f, "#{}", self.0) }
+    }
+}
+
+impl fmt::Debug for Pid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+thread_local! {
+    static CURRENT: Current = const { Current { number: Cell::new(0), spawned: Cell::new(None) } };
+}
+
+/// What is being polled on this thread. (Two cells in one place: each poll of a process sets both.)
+struct Current {
+    /// The process: a spawned one, or a branch of a `par!`.
+    number: Cell<u64>,
+    /// The spawned process, also while a branch in it is polled.
+    spawned: Cell<Option<&'static Entry<ProcessRecord>>>,
+}
+
+/// The number of the current process.
+#[inline(always)]
+pub(super) fn current_number() -> u64 {
+    CURRENT.with(|current| current.number.get())
+}
+
+/// Makes `pid` the current process until the guard is dropped.
+#[inline(always)]
+pub(crate) fn enter(pid: u64) -> Entered {
+    Entered { before: CURRENT.with(|current| current.number.replace(pid)) }
+}
+
+pub(crate) struct Entered {
+    before: u64,
+}
+
+impl Entered {
+    /// Switches to another process; the guard still restores the one that was current before it.
+    #[inline(always)]
+    pub(crate) fn switch(&self, pid: u64) {
+        CURRENT.with(|current| current.number.set(pid));
+    }
+}
+
+impl Drop for Entered {
+    #[inline]
+    fn drop(&mut self) {
+        CURRENT.with(|current| current.number.set(self.before));
+    }
+}
+
+/// A reference to something static that an atomic can hold.
+pub(super) struct Place(AtomicPtr<Location<'static>>);
+
+impl Default for Place {
+    fn default() -> Self {
+        Self(AtomicPtr::new(std::ptr::null_mut()))
+    }
+}
+
+impl Place {
+    pub(super) fn set(&self, location: &'static Location<'static>) {
+        self.0.store(std::ptr::from_ref(location).cast_mut(), Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> Option<&'static Location<'static>> {
+        // SAFETY: the pointer is null or was made from a `&'static Location` in `set`, and is only ever read.
+        unsafe { self.0.load(Ordering::Relaxed).as_ref() }
+    }
+}
 
 static NEXT_PID: AtomicU64 = AtomicU64::new(1);
 
@@ -30,7 +130,7 @@ const SIGNAL: u32 = 1 << 29;
 
 /// The record of a range of processes: a spawned one, or the branches of one `par!`.
 #[derive(Default)]
-pub(super) struct ProcessRecord {
+struct ProcessRecord {
     first: AtomicU64,
     parent: AtomicU64,
     made: Place,
@@ -115,7 +215,8 @@ impl Identities {
         InSpawned(())
     }
 
-    /// Whether a poll of this process has nothing to do but its body: its waker is kept, and it has no signal.
+    /// Whether a poll of this process has nothing to do but its body: its waker is kept, and it has no
+    /// signal.
     #[inline(always)]
     pub fn is_quiet(&self) -> bool {
         self.0.rest.tag() == Some(1 | WAKER)
@@ -162,8 +263,8 @@ impl Drop for Identities {
 
 /// See [`Identities::enter`].
 ///
-/// A runtime polls a spawned process outside of every other, so nothing is restored: an executor that a process
-/// runs within its own poll leaves that process, for the rest of the poll, outside of every process.
+/// A runtime polls a spawned process outside of every other, so nothing is restored: an executor that a
+/// process runs within its own poll leaves that process, for the rest of the poll, outside of every process.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct InSpawned(());

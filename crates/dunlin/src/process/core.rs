@@ -1,12 +1,13 @@
 //! What a process needs to be linked, monitored, or ended by others: made when it first is.
 //!
 //! # How signals travel
-//! 1. The sender of a signal finds the target's core through its record (`dunlin_core::waits::Spawned`), under
-//!    the record's lock, and applies the signal under the core's.
-//! 2. An exit that ends the target is stored there; then a mark is set in the record, and the target is woken.
-//!    Its next poll sees the mark, with the one load that each poll makes, and drops the body (`spawn.rs`).
-//! 3. A process that ends closes its record first, so no other code finds it any more; then it applies its end.
-//!    A signal that found the core earlier finds the exit there, and is answered with it.
+//! 1. The sender of a signal finds the target's core through its record (`dunlin_core::waits::Spawned`),
+//!    under the record's lock, and applies the signal under the core's.
+//! 2. An exit that ends the target is stored there; then a mark is set in the record, and the target is
+//!    woken. Its next poll sees the mark, with the one load that each poll makes, and drops the body
+//!    (`spawn.rs`).
+//! 3. A process that ends closes its record first, so no other code finds it any more; then it applies its
+//!    end. A signal that found the core earlier finds the exit there, and is answered with it.
 //! 4. The process that ends reports its end itself, before its handle is ready. A target that ends in turn
 //!    reports to the next ones in its own poll: no recursion, however long a chain is.
 //!

@@ -39,8 +39,8 @@ pub struct Exit {
     pub name: Option<Arc<str>>,
     /// Why.
     pub reason: ExitReason,
-    /// The process where this began: one whose exit arrived over a [link](crate::link()), or one that has killed
-    /// it; otherwise `pid`.
+    /// The process where this began: one whose exit arrived over a [link](crate::link()), or one that has
+    /// killed it; otherwise `pid`.
     pub origin: Pid,
     payload: Option<Payload>,
 }

@@ -16,8 +16,8 @@ use super::pid::Pid;
 use super::signal::Signal;
 use super::spawn::{Process, Seen, Starting};
 
-/// The code that called runs outside of every spawned process, so it has no links, no exit and no mailbox that
-/// receives exits: `main`, a task of another runtime, a thread. [`spawn`](crate::spawn()) it.
+/// The code that called runs outside of every spawned process, so it has no links, no exit and no mailbox
+/// that receives exits: `main`, a task of another runtime, a thread. [`spawn`](crate::spawn()) it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("links and exits belong to a spawned process, and this code runs outside of one: start it with `spawn`")]
 pub struct OutsideProcess;
@@ -163,8 +163,8 @@ impl Pid {
         unlink(self, target)
     }
 
-    /// Ends the process at its next await, whatever it receives: its exit is [`ExitReason::Killed`]. Its links
-    /// and monitors get that exit. `false`: it had ended.
+    /// Ends the process at its next await, whatever it receives: its exit is [`ExitReason::Killed`]. Its
+    /// links and monitors get that exit. `false`: it had ended.
     ///
     /// A process that never awaits is not ended.
     ///
@@ -187,8 +187,9 @@ impl Pid {
         core.is_some()
     }
 
-    /// Sends the process an exit of the calling process, as over a [link](link()): a reason that is not normal
-    /// ends it at its next await, unless it [receives exits](crate::Mailbox::exits). `Ok(false)`: it had ended.
+    /// Sends the process an exit of the calling process, as over a [link](link()): a reason that is not
+    /// normal ends it at its next await, unless it [receives exits](crate::Mailbox::exits). `Ok(false)`: it
+    /// had ended.
     ///
     /// # Errors
     /// [`OutsideProcess`] if the caller runs outside of every spawned process.

@@ -4,7 +4,8 @@
 //! - [`Exit`], [`ExitReason`], [`Outcome`]: how it ended;
 //! - [`link`](link()), [`spawn_linked`], [`exit`], [`Pid::kill`]: an exit that ends other processes;
 //! - [`monitor`], [`monitor_into`]: an exit that is reported;
-//! - [`mailbox`](mailbox()), [`Address`], [`Mailbox`]: messages that a process receives in an order of its own.
+//! - [`mailbox`](mailbox()), [`Address`], [`Mailbox`]: messages that a process receives in an order of its
+//!   own.
 //!
 //! In the folder: `signal.rs` is the pure state machine of a process's links, monitors and exits; `core.rs`
 //! gives each process that needs it one under a lock, and explains how signals travel; `set.rs` is a small
@@ -12,6 +13,7 @@
 //! receives.
 
 mod core;
+mod down;
 mod exit;
 mod link;
 mod mailbox;
@@ -21,12 +23,13 @@ mod set;
 mod signal;
 mod spawn;
 
+pub use down::{Down, MonitorId};
 pub use exit::{Exit, ExitReason, Outcome};
 pub use link::{Leaving, OutsideProcess, exit, exit_with, link, spawn_linked, spawn_linked_named, unlink};
 pub use mailbox::{
     Address, Bound, Mailbox, MailboxError, Marked, Offer, OfferFrom, PostError, Receive, mailbox, mailbox_with,
 };
-pub use monitor::{Down, Monitor, MonitorId, MonitorInto, monitor, monitor_into};
+pub use monitor::{Monitor, MonitorInto, monitor, monitor_into};
 pub use pid::Pid;
 pub(crate) use spawn::{NotStarted, start};
 pub use spawn::{Process, spawn, spawn_named};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::panic::Location;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
@@ -13,6 +13,7 @@ use dunlin_core::Branch;
 use dunlin_core::waits::{Doing, Watch as WaitRecord};
 
 use super::core::{Core, Watch, Watcher};
+use super::down::{Down, MonitorId};
 use super::exit::Exit;
 use super::mailbox::{Mailbox, Notices};
 use super::pid::Pid;
@@ -21,12 +22,13 @@ use crate::lock::lock;
 
 /// Watches a process: the handle is a future, and a branch of a choice, whose output is the process's exit.
 ///
-/// It reports every end, also a normal one, and exactly once, whatever races with it. If the process has ended
-/// before, the exit is [`ExitReason::NoSuchProcess`](crate::ExitReason::NoSuchProcess), at once. The process
-/// does not notice. Code outside of every process may monitor, too. Dropping the handle ends the monitor.
+/// It reports every end, also a normal one, and exactly once, whatever races with it. If the process has
+/// ended before, the exit is [`ExitReason::NoSuchProcess`](crate::ExitReason::NoSuchProcess), at once. The
+/// process does not notice. Code outside of every process may monitor, too. Dropping the handle ends the
+/// monitor.
 ///
-/// The exit is reported when the process has dropped all it held. It is in no order with messages: for that, use
-/// [`monitor_into`].
+/// The exit is reported when the process has dropped all it held. It is in no order with messages: for that,
+/// use [`monitor_into`].
 ///
 /// # Examples
 /// ```
@@ -56,9 +58,9 @@ pub fn monitor(pid: Pid) -> Monitor {
 
 /// Watches a process, and puts its exit into a mailbox: behind all that the process has sent there itself.
 ///
-/// The message is made of a [`Down`]. As of [`monitor`], it arrives exactly once. A bounded mailbox takes it even
-/// if it is full. Dropping the handle ends the monitor, and no message of it is received after that, not even one that is
-/// in the mailbox and has not been received.
+/// The message is made of a [`Down`]. As of [`monitor`], it arrives exactly once. A bounded mailbox takes it
+/// even if it is full. Dropping the handle ends the monitor, and no message of it is received after that, not
+/// even one that is in the mailbox and has not been received.
 ///
 /// # Examples
 /// ```
@@ -86,27 +88,11 @@ pub fn monitor(pid: Pid) -> Monitor {
 /// # }).unwrap();
 /// ```
 pub fn monitor_into<M: From<Down> + Send + 'static>(pid: Pid, mailbox: &Mailbox<M>) -> MonitorInto {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-
-    let monitor = MonitorId(NEXT.fetch_add(1, Ordering::Relaxed));
+    let monitor = MonitorId::new();
     let alive = Arc::new(AtomicBool::new(true));
     let watcher = ForMailbox { monitor, alive: alive.clone(), mailbox: mailbox.notices() };
     MonitorInto { pid, id: watch(pid, Arc::new(watcher)), monitor, alive }
 }
-
-/// A process has ended: what [`monitor_into`] puts into a mailbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Down {
-    /// Which process, and why.
-    pub exit: Exit,
-    /// Which monitor this is from.
-    pub monitor: MonitorId,
-}
-
-/// Identifies a monitor. Never reused while the program runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct MonitorId(u64);
 
 /// Adds a monitor, or gives it the exit at once.
 fn watch(pid: Pid, watcher: Watcher) -> Option<WatchId> {
@@ -156,8 +142,8 @@ impl Watch for Slot {
 /// A process that is watched: made by [`monitor`].
 ///
 /// # Cancel safety
-/// Awaiting through `&mut` loses nothing. Once the exit has been reported, the handle keeps it, and returns it
-/// again.
+/// Awaiting through `&mut` loses nothing. Once the exit has been reported, the handle keeps it, and returns
+/// it again.
 ///
 /// # Waits
 /// An awaiting process has a line in the [wait records](crate::waits): for which process, and since when.

@@ -25,7 +25,8 @@ use dunlin_core::waits::{self, Spawned};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pid {
     number: u64,
-    /// The life of a node that it belongs to, by its number in this program. So far there is one: this program.
+    /// The life of a node that it belongs to, by its number in this program. So far there is one: this
+    /// program.
     node: u32,
     /// Where the process is found in the table of its program.
     place: u32,

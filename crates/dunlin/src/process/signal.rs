@@ -5,8 +5,8 @@
 //!
 //! A link from `a` to `b` has two sides. The *target* `b` has accepted it, under a number of its own; the
 //! *source* `a` has the number, and sends it with its exit. So the target alone decides whether the exit of a
-//! link still counts: after an unlink the number is unknown, wherever the exit was at that moment. A link made
-//! anew has a new number.
+//! link still counts: after an unlink the number is unknown, wherever the exit was at that moment. A link
+//! made anew has a new number.
 
 use super::exit::Exit;
 use super::pid::Pid;

@@ -123,8 +123,8 @@ impl<T: Outcome> Judge<T> for Seen {
 }
 
 pin_project_lite::pin_project! {
-    /// A process's task. The body is dropped by the process itself: when it has returned, when an exit ends it,
-    /// or when its task is dropped. Then its end is reported to others.
+    /// A process's task. The body is dropped by the process itself: when it has returned, when an exit ends
+    /// it, or when its task is dropped. Then its end is reported to others.
     struct Running<F, J> {
         // (The state of an async block leaves room for the `None`: the `Option` takes no bytes.)
         #[pin]

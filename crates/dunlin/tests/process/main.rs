@@ -39,7 +39,8 @@ pub(crate) fn in_process<T: Send + 'static>(test: impl Future<Output = T> + Send
     dunlin::block_on(async { spawn(test).await }).unwrap()
 }
 
-/// On one thread, and in virtual time: each process runs until it waits, in the order in which they were woken.
+/// On one thread, and in virtual time: each process runs until it waits, in the order in which they were
+/// woken.
 pub(crate) fn in_order<T: Send + 'static>(test: impl Future<Output = T> + Send + 'static) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async { spawn(test).await }).unwrap()

@@ -5,23 +5,26 @@
 //! - [`Mailbox`], [`Receive`], [`Marked`]: receiving (`receive.rs`);
 //! - `queue.rs`: what both share.
 //!
-//! The receiver has messages in a list of its own, where it searches without a lock: new ones are appended when
-//! it has searched all. So patterns run while nothing is locked, each message is tested once by a receive, and
-//! a pattern that panics leaves the list as it was.
+//! The receiver has messages in a list of its own, where it searches without a lock: new ones are appended
+//! when it has searched all. So patterns run while nothing is locked, each message is tested once by a
+//! receive, and a pattern that panics leaves the list as it was.
 
 mod address;
+mod bound;
+mod error;
 mod offer;
 mod queue;
 mod receive;
 
-use std::num::NonZeroUsize;
 use std::panic::Location;
 
-pub use address::{Address, PostError};
+pub use address::Address;
+pub use bound::Bound;
+pub use error::{MailboxError, PostError};
 pub use offer::{Offer, OfferFrom};
 pub(super) use queue::Notices;
 use queue::Shared;
-pub use receive::{Mailbox, MailboxError, Marked, Receive};
+pub use receive::{Mailbox, Marked, Receive};
 
 /// Makes an unbounded mailbox, and its address.
 ///
@@ -65,30 +68,4 @@ pub fn mailbox<M: Send + 'static>() -> (Address<M>, Mailbox<M>) {
 pub fn mailbox_with<M: Send + 'static>(bound: Bound) -> (Address<M>, Mailbox<M>) {
     let shared = Shared::new(bound, Location::caller());
     (Address::new(shared.clone()), Mailbox::new(shared))
-}
-
-/// How many messages a mailbox holds, and what it does with one more.
-///
-/// Exits and downs are not counted, and are always accepted: there is at most one for each link and monitor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Bound {
-    /// As many as there is memory for.
-    Unbounded,
-    /// So many: sending one more fails with [`PostError::Full`].
-    Reject(NonZeroUsize),
-    /// So many: one more takes the place of the oldest that has not been received.
-    DropOldest(NonZeroUsize),
-}
-
-impl Bound {
-    /// [`Reject`](Self::Reject) beyond `messages_max`; a mailbox holds at least one.
-    pub fn reject(messages_max: usize) -> Self {
-        Self::Reject(NonZeroUsize::new(messages_max).unwrap_or(NonZeroUsize::MIN))
-    }
-
-    /// [`DropOldest`](Self::DropOldest) beyond `messages_max`; a mailbox holds at least one.
-    pub fn drop_oldest(messages_max: usize) -> Self {
-        Self::DropOldest(NonZeroUsize::new(messages_max).unwrap_or(NonZeroUsize::MIN))
-    }
 }

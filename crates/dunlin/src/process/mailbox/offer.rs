@@ -9,8 +9,74 @@ use dunlin_core::__rt::{ChoiceCx, Look, counted};
 use dunlin_core::waits::{Doing, Pid, Watch};
 use dunlin_core::{Branch, Operation};
 
-use super::address::{Address, PostError};
+use super::address::Address;
+use super::error::PostError;
 use super::queue::Ticket;
+
+impl<M> Address<M> {
+    /// Waits until there is room for a message, and sends it. A mailbox without a bound, or one that drops
+    /// its oldest message, always has room.
+    ///
+    /// Operations that wait get their turn in the order of their first polls. A [`send`](Self::send) does not
+    /// wait behind them.
+    ///
+    /// # Errors
+    /// When awaited: [`PostError::Closed`], with the message; [`PostError::Full`] when a deadline
+    /// ([`within`](crate::Deadline::within)) has passed.
+    ///
+    /// # Cancel safety
+    /// If it is dropped before it is ready, the message is dropped, and has not been sent;
+    /// [`offer_from`](Self::offer_from) leaves it in its slot.
+    ///
+    /// # Waits
+    /// A waiting process has a line in the [wait records](crate::waits): for a send, at the place where the
+    /// mailbox was made.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin::prelude::*;
+    /// use dunlin::{Bound, mailbox_with};
+    /// # dunlin::block_on(async {
+    /// let (address, mut mailbox) = mailbox_with(Bound::reject(1));
+    /// address.send("krill")?;
+    /// let (offered, received) = par!(address.offer("squid"), mailbox.recv());
+    /// assert_eq!((offered, received?), (Ok(()), "krill"));
+    /// # Ok::<(), Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn offer(&self, message: M) -> Offer<'_, M> {
+        Offer::new(self, message)
+    }
+
+    /// As [`offer`](Self::offer), for the message in a slot, which stays there until it is sent: this can be
+    /// a branch of a choice. With an empty slot the branch is off; awaited, it is done at once.
+    ///
+    /// # Errors
+    /// As of [`offer`](Self::offer), but the message stays in the slot.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, or not chosen, the message is in the slot, and has not been sent.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin::prelude::*;
+    /// use dunlin::{Bound, mailbox_with};
+    /// # dunlin::block_on(async {
+    /// let (address, mailbox) = mailbox_with(Bound::reject(1));
+    /// address.send("krill")?;
+    /// let mut held = Some("squid");
+    /// alt! {
+    ///     _ = address.offer_from(&mut held) => unreachable!(),
+    ///     _ = sleep(Duration::from_millis(1)) => assert_eq!(held, Some("squid")),
+    /// }
+    /// # drop(mailbox);
+    /// # Ok::<(), Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn offer_from<'a>(&'a self, slot: &'a mut Option<M>) -> OfferFrom<'a, M> {
+        OfferFrom::new(self, slot)
+    }
+}
 
 /// An operation's place among those that wait for room.
 struct Place<'a, M> {
@@ -89,7 +155,8 @@ impl<M> Operation for Offer<'_, M> {
     }
 }
 
-/// Waits for room and sends the message in a slot: made by [`Address::offer_from`](crate::Address::offer_from).
+/// Waits for room and sends the message in a slot: made by
+/// [`Address::offer_from`](crate::Address::offer_from).
 #[must_use = "an operation does nothing until it is awaited or chosen"]
 pub struct OfferFrom<'a, M> {
     place: Place<'a, M>,

@@ -9,11 +9,11 @@ use std::task::Waker;
 use dunlin_core::__rt::{keep, wake_all};
 
 use super::super::core::{Core, Exits};
+use super::super::down::Down;
 use super::super::exit::Exit;
-use super::super::monitor::Down;
 use super::super::signal::Link;
-use super::Bound;
-use super::address::PostError;
+use super::bound::Bound;
+use super::error::PostError;
 use crate::lock::lock;
 
 /// A message, or something that becomes one.

@@ -16,6 +16,7 @@ use super::super::core::Core;
 use super::super::exit::Exit;
 use super::super::link::OutsideProcess;
 use super::address::Address;
+use super::error::MailboxError;
 use super::queue::{Entry, ExitsInto, Notices, Shared};
 
 /// The messages of a process: made by [`mailbox`](crate::mailbox()).
@@ -25,8 +26,8 @@ use super::queue::{Entry, ExitsInto, Notices, Shared};
 /// sends return theirs.
 ///
 /// A receive takes the first message that fits, and leaves the others where they are, in order. It tests each
-/// message once: what arrives later is tested when it arrives. A new receive begins at the first message again,
-/// also the same one in a choice in a loop. [`mark`](Self::mark) lets it begin behind what is there.
+/// message once: what arrives later is tested when it arrives. A new receive begins at the first message
+/// again, also the same one in a choice in a loop. [`mark`](Self::mark) lets it begin behind what is there.
 pub struct Mailbox<M> {
     shared: Arc<Shared<M>>,
     /// The messages that have been looked at, and those behind them.
@@ -50,15 +51,15 @@ impl<M> Mailbox<M> {
     /// Waits for the next message.
     ///
     /// # Errors
-    /// [`MailboxError::NotOwner`] if the mailbox belongs to another process; [`MailboxError::TimedOut`] when a
-    /// deadline ([`within`](crate::Deadline::within)) has passed.
+    /// [`MailboxError::NotOwner`] if the mailbox belongs to another process; [`MailboxError::TimedOut`] when
+    /// a deadline ([`within`](crate::Deadline::within)) has passed.
     ///
     /// # Cancel safety
     /// If it is dropped, or not chosen, it has taken nothing.
     ///
     /// # Waits
-    /// A waiting process has a line in the [wait records](crate::waits): for a receive, at the place where the
-    /// mailbox was made.
+    /// A waiting process has a line in the [wait records](crate::waits): for a receive, at the place where
+    /// the mailbox was made.
     pub fn recv(&mut self) -> Receive<'_, M, fn(&M) -> bool> {
         self.recv_if(|_| true)
     }
@@ -147,8 +148,8 @@ impl<M> Mailbox<M> {
     /// From now on the calling process receives the exits of its [links](crate::link()) here, as messages,
     /// instead of being ended by them: every exit, also a normal one, until the mailbox is dropped.
     ///
-    /// Exits that have arrived since the process was polled are received here, too. A process receives exits in
-    /// one mailbox; the last call counts. A [kill](crate::Pid::kill) is not received.
+    /// Exits that have arrived since the process was polled are received here, too. A process receives exits
+    /// in one mailbox; the last call counts. A [kill](crate::Pid::kill) is not received.
     ///
     /// # Errors
     /// [`MailboxError::OutsideProcess`] if the caller runs outside of every spawned process;
@@ -169,12 +170,12 @@ impl<M> Mailbox<M> {
     /// let parent = spawn(async {
     ///     let (_, mut mailbox) = mailbox::<Gone>();
     ///     mailbox.exits()?;
-    ///     let child = spawn_linked(async { panic!("no krill") })?;
+    ///     let child = spawn_linked(async { Err::<(), _>("no krill") })?;
     ///     let Gone(exit) = mailbox.recv().await?;
     ///     assert_eq!(exit.pid, child.pid());
     ///     Ok::<_, Error>(exit.reason)
     /// });
-    /// assert_eq!(parent.await??, ExitReason::Panicked("no krill".into()));
+    /// assert_eq!(parent.await??, ExitReason::Error("no krill".into()));
     /// # Ok::<(), Error>(())
     /// # }).unwrap();
     /// ```
@@ -268,8 +269,8 @@ impl<M> Drop for Mailbox<M> {
     }
 }
 
-/// A mailbox whose receives begin behind what had arrived when it was marked: made by [`Mailbox::mark`]. It is
-/// used as the mailbox.
+/// A mailbox whose receives begin behind what had arrived when it was marked: made by [`Mailbox::mark`]. It
+/// is used as the mailbox.
 #[derive(Debug)]
 pub struct Marked<'a, M> {
     mailbox: &'a mut Mailbox<M>,
@@ -453,26 +454,4 @@ impl<M, F: FnMut(&M) -> Option<usize>> Operation for Selecting<'_, M, F> {
     fn poll_expire(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
         Poll::Ready(Err(MailboxError::TimedOut))
     }
-}
-
-/// Why nothing was received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum MailboxError {
-    /// The mailbox belongs to another process: to the one that first received from it.
-    #[error(
-        "the mailbox belongs to process {owner}, which first received from it; process {by} cannot receive from it"
-    )]
-    NotOwner {
-        /// The process that it belongs to, or the code outside of every process.
-        owner: waits::Pid,
-        /// The process that tried to receive.
-        by: waits::Pid,
-    },
-    /// The deadline passed first.
-    #[error("no message that fits arrived before the deadline")]
-    TimedOut,
-    /// Exits cannot be received outside of every spawned process.
-    #[error(transparent)]
-    OutsideProcess(#[from] OutsideProcess),
 }
