@@ -64,6 +64,9 @@ pub enum Error {
     /// A scope did not finish in order.
     #[cfg(feature = "rt")]
     Finish(crate::FinishError),
+    /// A supervisor did not end in order.
+    #[cfg(feature = "rt")]
+    Supervisor(crate::process::supervisor::SupervisorError),
     /// An end could not be declared under a name.
     #[cfg(feature = "net")]
     Name(crate::node::NameError),
@@ -147,6 +150,8 @@ impl fmt::Display for Error {
             Self::Scope(error) => error.fmt(f),
             #[cfg(feature = "rt")]
             Self::Finish(error) => error.fmt(f),
+            #[cfg(feature = "rt")]
+            Self::Supervisor(error) => error.fmt(f),
             #[cfg(feature = "net")]
             Self::Name(error) => error.fmt(f),
             #[cfg(feature = "net")]
@@ -172,6 +177,8 @@ impl std::error::Error for Error {
             Self::Scope(error) => Some(error),
             #[cfg(feature = "rt")]
             Self::Finish(error) => Some(error),
+            #[cfg(feature = "rt")]
+            Self::Supervisor(error) => Some(error),
             #[cfg(feature = "net")]
             Self::Name(error) => Some(error),
             #[cfg(feature = "net")]
@@ -271,6 +278,13 @@ impl From<crate::ScopeError> for Error {
 impl From<crate::FinishError> for Error {
     fn from(error: crate::FinishError) -> Self {
         Self::Finish(error)
+    }
+}
+
+#[cfg(feature = "rt")]
+impl From<crate::process::supervisor::SupervisorError> for Error {
+    fn from(error: crate::process::supervisor::SupervisorError) -> Self {
+        Self::Supervisor(error)
     }
 }
 

@@ -1,0 +1,76 @@
+//! How children and supervisors end.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::Exit;
+
+/// How a child ended, or why it counts as dead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ChildEnd {
+    /// Its process ended with this exit.
+    Exited(Exit),
+    /// It was not [ready](super::Supervised::ready) within its deadline.
+    NotReady(Duration),
+    /// It was cancelled and did not end within its deadline.
+    Stuck,
+}
+
+impl ChildEnd {
+    /// Whether it is normal, so that a transient child does not start again.
+    pub fn is_normal(&self) -> bool {
+        matches!(self, Self::Exited(exit) if exit.is_normal())
+    }
+}
+
+impl fmt::Display for ChildEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited(exit) => exit.reason.fmt(f),
+            Self::NotReady(deadline) => write!(f, "was not ready within {deadline:?}"),
+            Self::Stuck => f.write_str("was cancelled and did not end"),
+        }
+    }
+}
+
+/// Why a supervisor ended otherwise than in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SupervisorError {
+    /// More of its children died than may within the period of its limit. It has stopped all others.
+    TooManyDeaths {
+        /// The last that died.
+        child: Arc<str>,
+        /// How it ended.
+        end: ChildEnd,
+        /// How many died.
+        deaths: usize,
+        /// In which period.
+        period: Duration,
+        /// Children that did not end: they still run.
+        still_running: Vec<Arc<str>>,
+    },
+    /// It was shut down, and these children did not end within their deadlines: they still run.
+    StillRunning(Vec<Arc<str>>),
+}
+
+impl fmt::Display for SupervisorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooManyDeaths { child, end, deaths, period, still_running } => {
+                write!(f, "too many children died, {deaths} within {period:?}: the last, {child}, {end}")?;
+                if !still_running.is_empty() {
+                    write!(f, "; still running: {}", still_running.join(", "))?;
+                }
+                Ok(())
+            }
+            Self::StillRunning(children) => {
+                write!(f, "children did not end when they were cancelled: {}", children.join(", "))
+            }
+        }
+    }
+}
+
+impl std::error::Error for SupervisorError {}
