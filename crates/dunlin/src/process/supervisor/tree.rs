@@ -119,7 +119,6 @@ impl Rows {
         lock(&self.0).remove(&child);
     }
 
-
     pub(super) fn change(&self, child: Number, change: impl FnOnce(&mut Row)) {
         if let Some(row) = lock(&self.0).get_mut(&child) {
             change(row);
