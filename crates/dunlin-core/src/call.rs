@@ -98,8 +98,8 @@ impl<Q, A> Caller<Q, A> {
     /// server's reply fails.
     #[track_caller]
     pub fn call(&mut self, request: Q) -> Calling<'_, Sending<'_, Asked<Q, A>>, A> {
-        let (reply, answers) = reply();
-        Calling { request: Some(self.requests.send((request, reply))), answers, borrows: PhantomData }
+        let (reply, answer) = reply();
+        Calling { request: Some(self.requests.send((request, reply))), answer, borrows: PhantomData }
     }
 
     /// Whether no server will ever accept again.
@@ -146,16 +146,38 @@ impl<Q, A> Shared<Caller<Q, A>> {
     /// Calls once: see [`Caller::call`]. Held back while another handle's claim is out.
     #[track_caller]
     pub fn call(&mut self, request: Q) -> Calling<'_, Lone<'_, Sending<'_, Asked<Q, A>>>, A> {
-        let (reply, answers) = reply();
+        let (reply, answer) = reply();
         let request = Lone::new(self, Doing::Send, |chan, handle| Sending::by(chan, handle, (request, reply)));
-        Calling { request: Some(request), answers, borrows: PhantomData }
+        Calling { request: Some(request), answer, borrows: PhantomData }
     }
 }
 
+/// Makes a place for a reply, and what waits for it.
 #[track_caller]
-fn reply<A>() -> (Reply<A>, Receiver<A>) {
+pub fn reply<A>() -> (Reply<A>, Answer<A>) {
     let (sender, answers) = crate::channel::ends(&fifo(1), Location::caller());
-    (Reply { sender }, answers)
+    (Reply { sender }, Answer { answers })
+}
+
+/// Waits for the reply, and takes it. Dropping it refuses the reply.
+#[derive(Debug)]
+pub struct Answer<A> {
+    answers: Receiver<A>,
+}
+
+impl<A> Answer<A> {
+    /// The reply, if it has come.
+    pub fn take(&mut self) -> Option<A> {
+        self.answers.try_recv().ok()
+    }
+}
+
+impl<A> Future for Answer<A> {
+    type Output = Result<A, RecvError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.answers.chan().poll_take::<false>(Handle::END, true, cx)
+    }
 }
 
 impl<Q, A> Callee<Q, A> {
@@ -198,7 +220,8 @@ pin_project_lite::pin_project! {
         // `None` once the server has accepted the request.
         #[pin]
         request: Option<O>,
-        answers: Receiver<A>,
+        #[pin]
+        answer: Answer<A>,
         borrows: PhantomData<&'a mut ()>,
     }
 }
@@ -224,8 +247,7 @@ where
                 return Poll::Ready(Err(error.map(|(request, _)| request).into()));
             }
         }
-        let answer = std::task::ready!(this.answers.chan().poll_take::<false>(Handle::END, true, cx));
-        Poll::Ready(answer.map_err(CallError::NoReply))
+        this.answer.poll(cx).map_err(CallError::NoReply)
     }
 }
 
@@ -242,10 +264,7 @@ where
                 return Poll::Ready(Err(error.map(|(request, _)| request).into()));
             }
         }
-        Poll::Ready(match this.answers.try_recv() {
-            Ok(answer) => Ok(answer),
-            Err(_) => Err(CallError::NoReply(RecvError::TimedOut)),
-        })
+        Poll::Ready(this.answer.take().ok_or(CallError::NoReply(RecvError::TimedOut)))
     }
 }
 

@@ -83,6 +83,7 @@ pub use share::{Claim, Claiming, End, Lone, Retiring, Shared};
 pub mod __rt {
     pub use crate::budget::{OPERATIONS_MAX, counted, give_way_to_runtime, renew, set_waking};
     pub use crate::bundle::{NoPairing, Probe, Sides, is_pairing};
+    pub use crate::call::{Answer, reply};
     pub use crate::channel::sender::Spare;
     pub use crate::channel::tether::{Tether, Tethered, Tethers, Tie, TieEnd, TieNothing};
     pub use crate::choice::branch::{ChoiceCx, Look};

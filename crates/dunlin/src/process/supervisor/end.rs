@@ -10,6 +10,8 @@ use crate::Exit;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChildEnd {
+    /// Its process returned, and returned no error.
+    Returned,
     /// Its process ended with this exit.
     Exited(Exit),
     /// It was not [ready](super::Supervised::ready) within its deadline.
@@ -21,13 +23,18 @@ pub enum ChildEnd {
 impl ChildEnd {
     /// Whether it is normal, so that a transient child does not start again.
     pub fn is_normal(&self) -> bool {
-        matches!(self, Self::Exited(exit) if exit.is_normal())
+        match self {
+            Self::Returned => true,
+            Self::Exited(exit) => exit.is_normal(),
+            Self::NotReady(_) | Self::Stuck => false,
+        }
     }
 }
 
 impl fmt::Display for ChildEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Returned => f.write_str("returned"),
             Self::Exited(exit) => exit.reason.fmt(f),
             Self::NotReady(deadline) => write!(f, "was not ready within {deadline:?}"),
             Self::Stuck => f.write_str("was cancelled and did not end"),

@@ -10,7 +10,6 @@ use dunlin_core::__rt::ChoiceCx;
 
 use super::control::Control;
 use super::end::SupervisorError;
-use super::notice::Notice;
 use super::order::Strategy;
 use super::run::{Keep, Running};
 use super::spec::{Body, Child};
@@ -127,8 +126,7 @@ impl Supervisor {
         let name = self.name.take().unwrap_or_else(|| "supervisor".into());
         let process = crate::spawn_named(&name, async move {
             // No supervisor requests the shutdown of this one: `_request` stays until it has ended.
-            let (_request, shutdown) = crate::channel();
-            let supervised = Supervised::new(shutdown, Notice::new(|| {}));
+            let (_request, supervised) = Supervised::alone();
             Ok(supervise(&mut self, supervised).await?)
         });
         Supervision { process, control }

@@ -14,7 +14,7 @@ use super::tree::{ChildState, Row};
 use super::window::{Backoff, Verdict, Window};
 use crate::lock::lock;
 use crate::time::{Instant, sleep_until};
-use crate::{Exit, ExitReason, Process, Receiver, Sender, alt, channel};
+use crate::{Process, Receiver, Sender, alt, channel};
 
 /// What a supervisor keeps from one of its runs to the next.
 pub(super) struct Keep {
@@ -71,7 +71,7 @@ struct Member {
     state: State,
     /// Its latest process.
     run: Run,
-    process: Option<Process<ExitReason>>,
+    process: Option<Process<()>>,
     /// Dropped as the request to shut down.
     asked: Option<Sender<()>>,
     began: Option<Instant>,
@@ -401,12 +401,8 @@ impl<'a> Running<'a> {
     async fn end(&mut self, number: Number, run: Run) {
         let Some(member) = self.keep.members.get_mut(&number).filter(|member| member.run == run) else { return };
         let Some(process) = member.process.take() else { return };
-        let pid = process.pid();
         // The process has posted this event as the last that it does.
-        let exit = match process.await {
-            Ok(reason) => Exit::new(pid, Some(member.child.name.clone()), reason),
-            Err(exit) => exit,
-        };
+        let end = process.await.map_or_else(ChildEnd::Exited, |()| ChildEnd::Returned);
         let (state, again) = (member.state, member.again);
         let start_within = member.child.start_within.unwrap_or_default();
         self.set_timer(number, None);
@@ -418,8 +414,8 @@ impl<'a> Running<'a> {
             State::Asked | State::Cancelled { .. } if self.ending.is_none() && again => {}
             // Its death was counted when its deadline had passed.
             State::Stuck if self.ending.is_none() && again => self.restart(number),
-            State::Asked | State::Cancelled { .. } | State::Stuck => self.finish(number, ChildEnd::Exited(exit)),
-            _ => self.death(number, ChildEnd::Exited(exit)),
+            State::Asked | State::Cancelled { .. } | State::Stuck => self.finish(number, end),
+            _ => self.death(number, end),
         }
     }
 

@@ -227,7 +227,7 @@ pub(super) struct Notices {
 /// Starts the processes of a child.
 pub(super) trait Start: Send {
     /// `None`: its ends are not back.
-    fn start(&mut self, name: &str, supervised: Supervised, notices: Notices) -> Option<Process<ExitReason>>;
+    fn start(&mut self, name: &str, supervised: Supervised, notices: Notices) -> Option<Process<()>>;
 }
 
 struct Lending<E, B> {
@@ -242,14 +242,18 @@ where
     B: Fn(Lent<E>, Supervised) -> F + Send + 'static,
     F: Future<Output = ExitReason> + Send + 'static,
 {
-    fn start(&mut self, name: &str, supervised: Supervised, notices: Notices) -> Option<Process<ExitReason>> {
+    fn start(&mut self, name: &str, supervised: Supervised, notices: Notices) -> Option<Process<()>> {
         let ends = self.slot.lend(notices.returned)?;
         let ended = AtEnd::new(notices.ended);
         let body = (self.body)(ends, supervised);
         Some(crate::spawn_named(name, async move {
             // Dropped last, when the ends are back.
             let _ended = ended;
-            body.await
+            let reason = body.await;
+            if reason != ExitReason::Normal {
+                // So links and monitors learn of it.
+                let _ = crate::exit(reason).await;
+            }
         }))
     }
 }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use dunlin_core::__rt::{ChoiceCx, Look};
 
 use super::notice::Notice;
-use crate::{Branch, Receiver, Receiving, RecvError};
+use crate::{Branch, Receiver, Receiving, RecvError, Sender};
 
 /// What a supervised process gets from its supervisor: the request to shut down, and the word that it has
 /// started.
@@ -46,6 +46,12 @@ pub struct Supervised {
 impl Supervised {
     pub(super) fn new(shutdown: Receiver<()>, ready: Notice) -> Self {
         Self { shutdown, ready: Some(ready) }
+    }
+
+    /// For a process without a supervisor: shutdown is requested when the sender is dropped.
+    pub(in crate::process) fn alone() -> (Sender<()>, Self) {
+        let (request, shutdown) = crate::channel();
+        (request, Self { shutdown, ready: None })
     }
 
     /// Tells the supervisor that the child has started. A child with a
