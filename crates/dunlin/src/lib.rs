@@ -28,6 +28,7 @@
 //! - [`mailbox`](mailbox()), [`Address`], [`receive!`]: messages that a process receives in an order of its
 //!   own; [`link`](link()), [`spawn_linked`], [`monitor`](monitor()), [`Pid`]: processes that end, or learn
 //!   of each other's end;
+//! - [`supervisor`], [`server`]: processes that restart others, and processes that serve calls;
 //! - [`Scope`], [`process`](macro@process): named channels that processes join by themselves, and waiting for
 //!   those processes;
 //! - [`blocking`](blocking()), [`Stop`], [`mod@blocking`]: calls that block, on threads of their own;
@@ -109,7 +110,8 @@ pub use face::{ClientFace, ServerFace};
 pub use process::{
     Address, Bound, Down, Exit, ExitReason, Leaving, Mailbox, MailboxError, Marked, Monitor, MonitorId, MonitorInto,
     Offer, OfferFrom, Outcome, OutsideProcess, Pid, PostError, Process, Receive, exit, exit_with, link, mailbox,
-    mailbox_with, monitor, monitor_into, spawn, spawn_linked, spawn_linked_named, spawn_named, unlink,
+    mailbox_with, monitor, monitor_into, server, spawn, spawn_linked, spawn_linked_named, spawn_named, supervisor,
+    unlink,
 };
 #[cfg(feature = "rt")]
 pub use runtime::block_on;

@@ -5,7 +5,8 @@
 //! - [`link`](link()), [`spawn_linked`], [`exit`], [`Pid::kill`]: an exit that ends other processes;
 //! - [`monitor`], [`monitor_into`]: an exit that is reported;
 //! - [`mailbox`](mailbox()), [`Address`], [`Mailbox`]: messages that a process receives in an order of its
-//!   own.
+//!   own;
+//! - [`supervisor`], [`server`]: processes that restart others, and processes that serve calls.
 //!
 //! In the folder: `signal.rs` is the pure state machine of a process's links, monitors and exits; `core.rs`
 //! gives each process that needs it one under a lock, and explains how signals travel; `set.rs` is a small
@@ -19,9 +20,11 @@ mod link;
 mod mailbox;
 mod monitor;
 mod pid;
+pub mod server;
 mod set;
 mod signal;
 mod spawn;
+pub mod supervisor;
 
 pub use down::{Down, MonitorId};
 pub use exit::{Exit, ExitReason, Outcome};

@@ -1,7 +1,7 @@
 //! Ends that are lent to children.
 
 use dunlin::prelude::*;
-use dunlin::process::supervisor::{Child, Lent, Supervised, Supervisor};
+use dunlin::supervisor::{Child, Lent, Supervised, Supervisor};
 
 use super::settle;
 

@@ -1,7 +1,7 @@
 //! How many deaths a supervisor bears.
 
 use dunlin::prelude::*;
-use dunlin::process::supervisor::{ChildEnd, Supervisor, SupervisorError};
+use dunlin::supervisor::{ChildEnd, Supervisor, SupervisorError};
 use dunlin::{Error, ExitReason};
 
 /// Dies when it is told to.

@@ -2,6 +2,7 @@
 
 mod ends;
 mod limits;
+mod server;
 mod stopping;
 mod strategies;
 mod tree;

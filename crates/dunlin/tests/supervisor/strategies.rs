@@ -1,7 +1,7 @@
 //! Which children stop and start again.
 
 use dunlin::prelude::*;
-use dunlin::process::supervisor::{Child, ChildState, Restart, Strategy, Supervised, Supervisor};
+use dunlin::supervisor::{Child, ChildState, Restart, Strategy, Supervised, Supervisor};
 
 use super::{Log, settle};
 

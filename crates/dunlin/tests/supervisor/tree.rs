@@ -2,7 +2,7 @@
 
 use dunlin::Error;
 use dunlin::prelude::*;
-use dunlin::process::supervisor::{AddError, Child, ChildState, Control, Supervised, Supervisor, SupervisorError};
+use dunlin::supervisor::{AddError, Child, ChildState, Control, Supervised, Supervisor, SupervisorError};
 
 use super::settle;
 
@@ -25,7 +25,7 @@ async fn tree_lists_children_and_theirs_for_people() {
     die.send(()).await.unwrap();
     settle().await;
     let listed = tree.tree();
-    let pid = |child: &dunlin::process::supervisor::TreeChild| child.pid.unwrap();
+    let pid = |child: &dunlin::supervisor::TreeChild| child.pid.unwrap();
     let worker = &listed.children[0].children.as_ref().unwrap().children[0];
     let expected = format!(
         "inner ({}): running\n  worker ({}): running, restarted once\nlogger ({}): running\n",

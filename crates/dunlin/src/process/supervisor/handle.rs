@@ -28,7 +28,7 @@ use crate::{Branch, Exit, Pid, Process, Result};
 /// # Examples
 /// ```
 /// use dunlin::prelude::*;
-/// use dunlin::process::supervisor::Supervisor;
+/// use dunlin::supervisor::Supervisor;
 ///
 /// async fn crawl(urls: &mut Receiver<&'static str>) -> Result {
 ///     while let Some(url) = urls.next().await? {

@@ -56,7 +56,7 @@ impl<E> Slot<E> {
 /// A process that is given the guard can pass it on, and the ends are back only when it is dropped:
 /// ```
 /// use dunlin::prelude::*;
-/// use dunlin::process::supervisor::{Child, Lent, Supervised, Supervisor};
+/// use dunlin::supervisor::{Child, Lent, Supervised, Supervisor};
 ///
 /// async fn first_line(mut lines: Lent<Receiver<&'static str>>, _: Supervised) -> Result {
 ///     assert_eq!(lines.recv().await?, "krill");

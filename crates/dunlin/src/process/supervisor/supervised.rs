@@ -14,7 +14,7 @@ use crate::{Branch, Receiver, Receiving, RecvError, Sender};
 /// # Examples
 /// ```
 /// use dunlin::prelude::*;
-/// use dunlin::process::supervisor::{Child, Supervised, Supervisor};
+/// use dunlin::supervisor::{Child, Supervised, Supervisor};
 ///
 /// async fn tick(ticks: &mut Sender<u64>, mut supervised: Supervised) -> Result {
 ///     supervised.ready(); // the children behind it start now
