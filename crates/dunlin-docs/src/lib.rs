@@ -15,3 +15,8 @@ struct Blocking;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/processes.md")]
 struct Processes;
+
+/// Likewise.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/supervisors.md")]
+struct Supervisors;

@@ -144,9 +144,10 @@ async fn a_child_whose_clean_up_does_not_end_is_named_and_has_no_successor() {
     running.recv().await.unwrap();
     die.send(()).await.unwrap();
     let ended = tree.await.unwrap();
-    let Err(Error::Supervisor(SupervisorError::TooManyDeaths { deaths, still_running, .. })) = ended else {
+    let Err(Error::Supervisor(SupervisorError::TooManyDeaths(ended))) = ended else {
         panic!("{ended:?}");
     };
+    let dunlin::supervisor::TooManyDeaths { deaths, still_running, .. } = *ended;
     assert_eq!((deaths, still_running.iter().map(|name| &**name).collect::<Vec<_>>()), (4, vec!["stubborn"]));
     drop(release);
 }

@@ -54,9 +54,10 @@ async fn a_supervisor_that_gives_up_is_restarted_with_its_children_by_the_one_ab
     }
     die.send(()).await.unwrap();
     let ended = tree.await.unwrap();
-    let Err(Error::Supervisor(SupervisorError::TooManyDeaths { child, end, .. })) = ended else {
+    let Err(Error::Supervisor(SupervisorError::TooManyDeaths(ended))) = ended else {
         panic!("{ended:?}");
     };
+    let dunlin::supervisor::TooManyDeaths { child, end, .. } = *ended;
     assert_eq!(&*child, "inner");
     // The cause of the cause.
     assert!(end.to_string().contains("the last, a, failed: told to"), "{end}");

@@ -20,4 +20,4 @@ pub use client::{Calling, Client};
 pub use error::{ReplaceError, ServerCallError};
 pub use me::{Info, Me};
 pub use queue::{Accepting, Asked, Incoming, Requests};
-pub use serve::{Server, child, requests};
+pub use serve::{ClientOf, Server, child, requests};

@@ -46,7 +46,7 @@ use crate::{Error, ExitReason, Outcome, Policy, Reply, Result, unbounded};
 /// assert_eq!(counter.call(2).await?, 2);
 /// counter.cast(())?;
 /// assert_eq!(counter.call(3).within(Duration::from_secs(5)).await?, 3);
-/// # dunlin::Result::Ok(())
+/// # Ok::<(), Error>(())
 /// # }).unwrap();
 /// ```
 ///
@@ -128,7 +128,7 @@ pub trait Server: Send + Sized + 'static {
     ///
     /// # Panics
     /// As [`spawn`](crate::spawn()).
-    fn start(self) -> Client<Self::Call, Self::Reply, Self::Cast> {
+    fn start(self) -> ClientOf<Self> {
         self.start_with(unbounded())
     }
 
@@ -137,7 +137,7 @@ pub trait Server: Send + Sized + 'static {
     ///
     /// # Panics
     /// As [`spawn`](crate::spawn()).
-    fn start_with(self, queue: impl Into<Policy>) -> Client<Self::Call, Self::Reply, Self::Cast> {
+    fn start_with(self, queue: impl Into<Policy>) -> ClientOf<Self> {
         let (client, mut requests, served) = queue_of(queue.into());
         let process = crate::spawn_named(type_name::<Self>(), async move {
             let (_request, supervised) = Supervised::alone();
@@ -221,14 +221,14 @@ const START_WITHIN: Duration = Duration::from_secs(5);
 /// assert_eq!(divider.call((6, 2)).await, Ok(3)); // its successor
 /// tree.shutdown();
 /// tree.await??;
-/// # dunlin::Result::Ok(())
+/// # Ok::<(), Error>(())
 /// # }).unwrap();
 /// ```
 pub fn child<S: Server>(
     name: &str,
     queue: impl Into<Policy>,
     make: impl Fn() -> S + Send + Sync + 'static,
-) -> (Client<S::Call, S::Reply, S::Cast>, Child) {
+) -> (ClientOf<S>, Child) {
     type Queue<S> = Requests<<S as Server>::Call, <S as Server>::Reply, <S as Server>::Cast>;
 
     let (client, requests, _) = queue_of(queue.into());
@@ -238,6 +238,9 @@ pub fn child<S: Server>(
     };
     (client, Child::lent(name, requests, serve).start_within(START_WITHIN))
 }
+
+/// The clients of a server of this type.
+pub type ClientOf<S> = Client<<S as Server>::Call, <S as Server>::Reply, <S as Server>::Cast>;
 
 async fn run<S: Server>(
     mut state: S,

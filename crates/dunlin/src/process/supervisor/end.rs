@@ -47,32 +47,42 @@ impl fmt::Display for ChildEnd {
 #[non_exhaustive]
 pub enum SupervisorError {
     /// More of its children died than may within the period of its limit. It has stopped all others.
-    TooManyDeaths {
-        /// The last that died.
-        child: Arc<str>,
-        /// How it ended.
-        end: ChildEnd,
-        /// How many died.
-        deaths: usize,
-        /// In which period.
-        period: Duration,
-        /// Children that did not end: they still run.
-        still_running: Vec<Arc<str>>,
-    },
+    TooManyDeaths(Box<TooManyDeaths>),
     /// It was shut down, and these children did not end within their deadlines: they still run.
     StillRunning(Vec<Arc<str>>),
+}
+
+/// The deaths that ended a supervisor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TooManyDeaths {
+    /// The child that died last.
+    pub child: Arc<str>,
+    /// How it ended.
+    pub end: ChildEnd,
+    /// How many died.
+    pub deaths: usize,
+    /// In which period.
+    pub period: Duration,
+    /// Children that did not end within their deadlines: they still run.
+    pub still_running: Vec<Arc<str>>,
+}
+
+impl fmt::Display for TooManyDeaths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { child, end, deaths, period, still_running } = self;
+        write!(f, "too many children died, {deaths} within {period:?}: the last, {child}, {end}")?;
+        if !still_running.is_empty() {
+            write!(f, "; still running: {}", still_running.join(", "))?;
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Display for SupervisorError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooManyDeaths { child, end, deaths, period, still_running } => {
-                write!(f, "too many children died, {deaths} within {period:?}: the last, {child}, {end}")?;
-                if !still_running.is_empty() {
-                    write!(f, "; still running: {}", still_running.join(", "))?;
-                }
-                Ok(())
-            }
+            Self::TooManyDeaths(deaths) => deaths.fmt(f),
             Self::StillRunning(children) => {
                 write!(f, "children did not end when they were cancelled: {}", children.join(", "))
             }

@@ -44,7 +44,7 @@ use crate::{Branch, Exit, Pid, Process, Result};
 /// assert_eq!(tree.tree().children[0].restarts, 1);
 /// drop(tx);
 /// tree.await??;
-/// # dunlin::Result::Ok(())
+/// # Ok::<(), Error>(())
 /// # }).unwrap();
 /// ```
 ///

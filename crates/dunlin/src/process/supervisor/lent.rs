@@ -67,7 +67,7 @@ impl<E> Slot<E> {
 /// let tree = Supervisor::one_for_one().with(Child::lent("reader", rx, first_line)).spawn();
 /// tx.send("krill").await?;
 /// tree.await??;
-/// # dunlin::Result::Ok(())
+/// # Ok::<(), Error>(())
 /// # }).unwrap();
 /// ```
 pub struct Lent<E> {

@@ -26,7 +26,7 @@ mod tree;
 mod window;
 
 pub use control::{AddError, ChildId, Control};
-pub use end::{ChildEnd, SupervisorError};
+pub use end::{ChildEnd, SupervisorError, TooManyDeaths};
 pub use handle::{Supervision, Supervisor};
 pub use lent::Lent;
 pub use order::Strategy;

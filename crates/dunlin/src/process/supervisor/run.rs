@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use super::control::{Control, Event, Run};
-use super::end::{ChildEnd, SupervisorError};
+use super::end::{ChildEnd, SupervisorError, TooManyDeaths};
 use super::notice::Notice;
 use super::order::{Number, Plan, Strategy};
 use super::spec::{Child, Notices, Restart};
@@ -148,7 +148,7 @@ pub(super) struct Running<'a> {
     has_started: bool,
     starting: Vec<Sender<()>>,
     /// Why it ends, once it does.
-    ending: Option<Result<(), SupervisorError>>,
+    ending: Option<Result<(), Box<TooManyDeaths>>>,
 }
 
 impl Drop for Running<'_> {
@@ -255,11 +255,9 @@ impl<'a> Running<'a> {
         self.ending.take().map(|ending| match ending {
             Ok(()) if running.is_empty() => Ok(()),
             Ok(()) => Err(SupervisorError::StillRunning(running)),
-            Err(mut error) => {
-                if let SupervisorError::TooManyDeaths { still_running, .. } = &mut error {
-                    *still_running = running;
-                }
-                Err(error)
+            Err(mut deaths) => {
+                deaths.still_running = running;
+                Err(SupervisorError::TooManyDeaths(deaths))
             }
         })
     }
@@ -436,8 +434,8 @@ impl<'a> Running<'a> {
         if self.window.death(now) == Verdict::Stop {
             let child = member.child.name.clone();
             let (deaths, period) = (self.window.deaths(), self.window.period());
-            let error = SupervisorError::TooManyDeaths { child, end, deaths, period, still_running: Vec::new() };
-            return self.give_up(Err(error));
+            let deaths = TooManyDeaths { child, end, deaths, period, still_running: Vec::new() };
+            return self.give_up(Err(Box::new(deaths)));
         }
         self.restart_with(number);
     }
@@ -503,7 +501,7 @@ impl<'a> Running<'a> {
     }
 
     /// Stops all children; then the supervisor ends.
-    fn give_up(&mut self, why: Result<(), SupervisorError>) {
+    fn give_up(&mut self, why: Result<(), Box<TooManyDeaths>>) {
         if self.ending.is_some() {
             return;
         }

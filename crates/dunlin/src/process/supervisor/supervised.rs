@@ -33,7 +33,7 @@ use crate::{Branch, Receiver, Receiving, RecvError, Sender};
 /// assert_eq!(clock.recv().await, Ok(0));
 /// tree.shutdown();
 /// tree.await??;
-/// # dunlin::Result::Ok(())
+/// # Ok::<(), Error>(())
 /// # }).unwrap();
 /// ```
 #[derive(Debug)]
