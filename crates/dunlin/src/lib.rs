@@ -241,6 +241,8 @@ pub mod prelude {
         Why, alt, barrier, broadcast, broadcast_with, call, channel, channel_with, drop_newest, fifo, future,
         overwrite_newest, overwrite_oldest, par, send_to_any, unbounded,
     };
+    #[cfg(feature = "rt")]
+    pub use crate::{server::Server, supervisor::Supervisor};
     pub use std::time::Duration;
 }
 

@@ -121,3 +121,24 @@ async fn an_added_child_that_has_ended_is_forgotten() {
     tree.shutdown();
     tree.await.unwrap().unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn children_that_obeyed_a_request_to_shut_down_start_again_with_their_supervisor() {
+    let ((mut die, a), (mut tx, b)) = (channel(), channel());
+    let inner = Supervisor::one_for_one().with(Child::supervised("b", b, serve));
+    let tree = Supervisor::one_for_all()
+        .with(Child::supervised("a", a, serve))
+        .with(Child::supervisor("inner", inner))
+        .spawn();
+    assert!(tree.started().await);
+    die.send(()).await.unwrap();
+    settle().await;
+    let listed = tree.tree();
+    let inner = &listed.children[1];
+    assert_eq!((&inner.state, inner.restarts), (&ChildState::Running, 1), "{listed}");
+    let b = &inner.children.as_ref().unwrap().children[0];
+    assert_eq!((&b.state, b.restarts), (&ChildState::Running, 1), "{listed}");
+    tx.send(()).await.unwrap();
+    tree.shutdown();
+    tree.await.unwrap().unwrap();
+}

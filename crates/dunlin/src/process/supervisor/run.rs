@@ -412,6 +412,12 @@ impl<'a> Running<'a> {
             State::Asked | State::Cancelled { .. } if self.ending.is_none() && again => {}
             // Its death was counted when its deadline had passed.
             State::Stuck if self.ending.is_none() && again => self.restart(number),
+            // However it ended: in the supervisor's next run it starts again.
+            State::Asked | State::Cancelled { .. } | State::Stuck
+                if self.ending.is_some() && number < self.keep.fixed =>
+            {
+                self.change(number, State::Stopped);
+            }
             State::Asked | State::Cancelled { .. } | State::Stuck => self.finish(number, end),
             _ => self.death(number, end),
         }
