@@ -13,8 +13,11 @@ async fn fragile(orders: &mut Receiver<()>) -> Result {
 async fn die_each(millis: u64, times: u64) -> (u64, Result<Result, dunlin::Exit>) {
     let (mut tx, rx) = channel();
     let tree = Supervisor::one_for_one().child("fragile", rx, fragile).spawn();
+    let down = dunlin::monitor(tree.pid());
     for n in 0..times {
         if tx.send(()).await.is_err() {
+            // Others see that it did not end in order.
+            assert!(matches!(down.await.reason, ExitReason::Error(text) if text.contains("fragile")));
             return (n, tree.await);
         }
         sleep(Duration::from_millis(millis)).await;

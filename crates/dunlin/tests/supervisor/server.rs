@@ -25,6 +25,8 @@ enum Ask {
     Drop,
     CallYourself,
     Monitor(Pid),
+    Demonitor(Pid),
+    Stop,
 }
 
 /// Logs what it serves.
@@ -71,6 +73,8 @@ impl Server for Logger {
                 return Ok(1);
             }
             Ask::Monitor(pid) => self.me.monitor(pid),
+            Ask::Demonitor(pid) => self.me.demonitor(pid),
+            Ask::Stop => self.me.stop(),
             Ask::Keep => {}
         }
         Ok(0)
@@ -137,6 +141,29 @@ async fn a_server_ends_in_order_when_its_last_client_is_dropped() {
     drop(other);
     assert_eq!(down.await.reason, ExitReason::Normal);
     assert_eq!(log.take(), "terminate");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stops_itself_replies_first_and_serves_nothing_that_waits() {
+    let log = Log::default();
+    let mut client = Logger::new(&log).start();
+    let mut other = client.clone();
+    let (stopped, waiting) = par!(client.call(Ask::Stop), other.call(Ask::Echo(1)));
+    assert_eq!(stopped, Ok(0));
+    assert_eq!(waiting.unwrap_err().into_call(), Some(Ask::Echo(1)));
+    assert_eq!(log.take(), "init terminate");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_monitor_that_has_ended_brings_no_down() {
+    let log = Log::default();
+    let mut client = Logger::new(&log).start();
+    let process = spawn(std::future::pending::<()>());
+    client.call(Ask::Monitor(process.pid())).await.unwrap();
+    client.call(Ask::Demonitor(process.pid())).await.unwrap();
+    process.cancel();
+    settle().await;
+    assert_eq!(log.take(), "init");
 }
 
 #[tokio::test(start_paused = true)]

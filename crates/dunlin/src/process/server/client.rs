@@ -27,21 +27,21 @@ impl<Q, A, C> Client<Q, A, C> {
         Self { queue, served, monitor: None }
     }
 
-    /// Sends a call, and waits for its reply. The call waits in the server's queue, and `call` does not wait for
-    /// room there.
+    /// Sends a call, and waits for its reply. The call waits in the server's queue, and `call` does not wait
+    /// for room there.
     ///
     /// # Errors
     /// [`ServerCallError::NotTaken`] with the call, if no server has received it, also by the deadline
-    /// ([`within`](crate::Deadline::within)); [`ServerCallError::TimedOut`] if one has, and has not replied by
-    /// then; [`ServerCallError::Exit`] if it has ended; [`ServerCallError::NoReply`] if it has dropped the reply;
-    /// [`ServerCallError::Oneself`] in the process that serves.
+    /// ([`within`](crate::Deadline::within)); [`ServerCallError::TimedOut`] if one has, and has not replied
+    /// by then; [`ServerCallError::Exit`] if it has ended; [`ServerCallError::NoReply`] if it has dropped the
+    /// reply; [`ServerCallError::Oneself`] in the process that serves.
     ///
     /// The exit is [`NoSuchProcess`](crate::ExitReason::NoSuchProcess) if another process had served at the
     /// first call of this client, and this one had ended before its exit could be asked for.
     ///
     /// # Cancel safety
-    /// If it is dropped before a server has received the call, the call has not happened. After that, the reply
-    /// is dropped.
+    /// If it is dropped before a server has received the call, the call has not happened. After that, the
+    /// reply is dropped.
     ///
     /// # Examples
     /// ```

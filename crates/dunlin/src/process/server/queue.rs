@@ -78,8 +78,8 @@ impl<Q, A, C> Requests<Q, A, C> {
 
     /// Waits for the next call or cast.
     ///
-    /// A branch of a choice. Calls that have been withdrawn are skipped. A [replacement](super::Client::replace)
-    /// is refused.
+    /// A branch of a choice. Calls that have been withdrawn are skipped. A
+    /// [replacement](super::Client::replace) is refused.
     ///
     /// # Errors
     /// [`RecvError::Closed`] when no client is left, and the queue is empty; [`RecvError::TimedOut`] when a

@@ -15,8 +15,9 @@ use crate::{Error, ExitReason, Outcome, Policy, Reply, Result, unbounded};
 /// A call has a reply, a cast has none. Infos are what else reaches it: ends of processes. What one process
 /// sends it arrives in the order sent.
 ///
-/// A method that returns an error ends the server: callers that wait for a reply get its exit. So does a method
-/// that panics, or the `Drop` of a value in it. An error that a caller should see is a part of `Reply`.
+/// A method that returns an error ends the server: callers that wait for a reply get its exit. So does a
+/// method that panics, or the `Drop` of a value in it. An error that a caller should see is a part of
+/// `Reply`.
 ///
 /// # Examples
 /// ```
@@ -71,8 +72,8 @@ pub trait Server: Send + Sized + 'static {
 
     /// Serves a call: the value is the reply.
     ///
-    /// A server without it, as one that takes only casts or has its own [`answer`](Self::answer), ends with an
-    /// error at a call.
+    /// A server without it, as one that takes only casts or has its own [`answer`](Self::answer), ends with
+    /// an error at a call.
     ///
     /// # Errors
     /// They end the server.
@@ -117,8 +118,8 @@ pub trait Server: Send + Sized + 'static {
         async { Ok(()) }
     }
 
-    /// Runs last, when the server ends in order or with an error of its own; not when it panics, is cancelled or
-    /// is killed.
+    /// Runs last, when the server ends in order or with an error of its own; not when it panics, is cancelled
+    /// or is killed.
     fn terminate(&mut self, ended: &Result) -> impl Future<Output = ()> + Send {
         let _ = ended;
         async {}
@@ -132,8 +133,8 @@ pub trait Server: Send + Sized + 'static {
         self.start_with(unbounded())
     }
 
-    /// Starts the server with a queue of this policy, which needs a buffer: `fifo(100)` refuses calls and casts
-    /// beyond a hundred that wait.
+    /// Starts the server with a queue of this policy, which needs a buffer: `fifo(100)` refuses calls and
+    /// casts beyond a hundred that wait.
     ///
     /// # Panics
     /// As [`spawn`](crate::spawn()).
@@ -192,11 +193,11 @@ pub fn requests<Q, A, C>(policy: impl Into<Policy>) -> (Client<Q, A, C>, Request
 /// How long a supervised server's `init` may take.
 const START_WITHIN: Duration = Duration::from_secs(5);
 
-/// A server as the child of a supervisor, and its client. Each of its processes begins with a state that `make`
-/// makes in it. The queue is lent to them, so what waits there at a crash is served by the successor.
+/// A server as the child of a supervisor, and its client. Each of its processes begins with a state that
+/// `make` makes in it. The queue is lent to them, so what waits there at a crash is served by the successor.
 ///
-/// It has started when its [`init`](Server::init) has returned, within 5 seconds. When the supervisor requests
-/// its shutdown, it ends in order.
+/// It has started when its [`init`](Server::init) has returned, within 5 seconds. When the supervisor
+/// requests its shutdown, it ends in order.
 ///
 /// # Examples
 /// ```

@@ -88,8 +88,8 @@ impl Control {
         self.post(Event::Remove(child.0, reply)).is_ok() && removed.recv().await.is_ok()
     }
 
-    /// Waits until all children of the specification have started. Returns `false` if the supervisor has ended
-    /// before.
+    /// Waits until all children of the specification have started. Returns `false` if the supervisor has
+    /// ended before.
     ///
     /// # Cancel safety
     /// Dropping it has no effect.

@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use dunlin_core::__rt::ChoiceCx;
 
+use super::super::spawn::{Seen, Starting};
 use super::control::Control;
 use super::end::SupervisorError;
 use super::order::Strategy;
@@ -28,7 +30,6 @@ use crate::{Branch, Exit, Pid, Process, Result};
 /// # Examples
 /// ```
 /// use dunlin::prelude::*;
-/// use dunlin::supervisor::Supervisor;
 ///
 /// async fn crawl(urls: &mut Receiver<&'static str>) -> Result {
 ///     while let Some(url) = urls.next().await? {
@@ -38,7 +39,8 @@ use crate::{Branch, Exit, Pid, Process, Result};
 /// }
 /// # dunlin::block_on(async {
 /// let (mut tx, urls) = channel();
-/// let tree = Supervisor::one_for_one().limit(3, Duration::from_secs(10)).child("crawler", urls, crawl).spawn();
+/// let crawling = Supervisor::one_for_one().child("crawler", urls, crawl);
+/// let tree = crawling.limit(3, Duration::from_secs(10)).spawn();
 /// tx.send("about:krill").await?; // the crawler panics
 /// tx.send("about:auk").await?; // its successor takes this
 /// assert_eq!(tree.tree().children[0].restarts, 1);
@@ -121,10 +123,13 @@ impl Supervisor {
     ///
     /// # Panics
     /// As [`spawn`](crate::spawn()).
+    #[track_caller]
     pub fn spawn(mut self) -> Supervision {
         let control = self.control();
         let name = self.name.take().unwrap_or_else(|| "supervisor".into());
-        let process = crate::spawn_named(&name, async move {
+        let starting = Starting::new(Some(&*name), Location::caller());
+        // Its links and monitors see whether it ended in order.
+        let process = starting.run::<_, Seen>(async move {
             // No supervisor requests the shutdown of this one: `_request` stays until it has ended.
             let (_request, supervised) = Supervised::alone();
             Ok(supervise(&mut self, supervised).await?)

@@ -7,7 +7,8 @@
 //! - `window`, `order`: when a supervisor gives up, and which children it stops and starts; pure.
 //! - `spec`, `lent`, `notice`, `supervised`: a child, the ends that are lent to it, what it posts, and its
 //!   view of the supervision.
-//! - `control`, `tree`, `end`: requests to a supervisor, the listing, and the ends of children and supervisors.
+//! - `control`, `tree`, `end`: requests to a supervisor, the listing, and the ends of children and
+//!   supervisors.
 //! - `handle`, `run`: the supervisor, its handle, and its process.
 //!
 //! # Source
