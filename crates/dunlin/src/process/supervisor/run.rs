@@ -320,15 +320,21 @@ impl<'a> Running<'a> {
         };
         let (ready, ended, returned) = (notice(Event::Ready), notice(Event::Ended), notice(Event::Returned));
         let Some(member) = self.keep.members.get_mut(&number) else { return };
-        let (ask, shutdown) = channel();
+        let again = u64::from(member.began.is_some());
         member.run = run;
+        // Listed before it can do anything that others notice.
+        self.keep.control.rows().change(number, |row| row.restarts += again);
+        self.change(number, State::Starting);
+        let Some(member) = self.keep.members.get_mut(&number) else { return };
+        let (ask, shutdown) = channel();
         let supervised = Supervised::new(shutdown, ready);
-        let Some(body) = &mut member.child.body else { return };
-        let Some(process) = body.start(&member.child.name, supervised, Notices { ended, returned }) else {
-            // A process of the supervisor's last run has its ends.
-            return;
+        let notices = Notices { ended, returned };
+        let body = member.child.body.as_mut();
+        let Some(process) = body.and_then(|body| body.start(&member.child.name, supervised, notices)) else {
+            // A process of the supervisor's last run, or a guard that was passed on, has its ends.
+            self.keep.control.rows().change(number, |row| row.restarts -= again);
+            return self.change(number, State::Waiting);
         };
-        let is_again = member.began.is_some();
         let now = crate::world::now();
         member.began = Some(now);
         member.asked = Some(ask);
@@ -336,15 +342,9 @@ impl<'a> Running<'a> {
         let pid = process.pid();
         member.process = Some(process);
         let start_within = member.child.start_within;
-        self.keep.control.rows().change(number, |row| {
-            row.pid = Some(pid);
-            row.restarts += u64::from(is_again);
-        });
+        self.keep.control.rows().change(number, |row| row.pid = Some(pid));
         match start_within {
-            Some(deadline) => {
-                self.change(number, State::Starting);
-                self.set_timer(number, now.checked_add(deadline));
-            }
+            Some(deadline) => self.set_timer(number, now.checked_add(deadline)),
             None => self.started(number),
         }
     }
