@@ -10,6 +10,13 @@ pub(crate) fn since_start() -> Duration {
     START.elapsed()
 }
 
+/// Microseconds since 1970 that go on evenly: what the system's clock is set to later does not count.
+pub(crate) fn now_us() -> u64 {
+    static BEGAN: LazyLock<(Instant, Duration)> = LazyLock::new(|| (Instant::now(), since_epoch()));
+    let (start, epoch) = *BEGAN;
+    (epoch + start.elapsed()).as_micros() as u64
+}
+
 /// Time since 1970.
 pub(crate) fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()

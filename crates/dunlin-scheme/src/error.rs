@@ -43,6 +43,18 @@ pub enum Error {
     /// The program ran out of the fuel that it was given.
     #[error("out of fuel")]
     OutOfFuel,
+    /// The messages in the mailbox of a process passed the limit of its heap.
+    #[error("mailbox limit of {limit_bytes} bytes exceeded")]
+    MailboxLimit {
+        /// The limit.
+        limit_bytes: usize,
+    },
+    /// The main process waits for a message, and no other process can run or has set a timer.
+    #[error("the main process waits for a message that no process can send")]
+    Deadlock,
+    /// A process called `kill` for this one.
+    #[error("the process was killed")]
+    Killed,
     /// The program called `exit`.
     #[error("exit with code {0}")]
     Exit(u8),
@@ -96,7 +108,8 @@ impl Error {
             Self::Syntax(error) => Some((&error.source_name, error.pos)),
             Self::Raised(raised) => raised.trace.first().map(|place| (&*place.source_name, place.pos)),
             Self::HeapLimit { trace, .. } => trace.first().map(|place| (&*place.source_name, place.pos)),
-            Self::Image(_) | Self::OutOfFuel | Self::Exit(_) => None,
+            Self::Image(_) | Self::OutOfFuel | Self::MailboxLimit { .. } => None,
+            Self::Deadlock | Self::Killed | Self::Exit(_) => None,
         }
     }
 

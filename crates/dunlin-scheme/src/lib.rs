@@ -22,6 +22,7 @@
 //! - `compile`: core to `code`, the bytecode;
 //! - `heap`: words, objects and the collector; `value`, `print`: values from and to data and text;
 //! - `num`: the numeric tower;
+//! - `proc`: processes, which of them runs, and time;
 //! - `vm`: the machine, its loop and its primitives;
 //! - `wire`: values to and from bytes;
 //! - `lib/*.scm`: what is written in Scheme.
@@ -37,6 +38,7 @@ mod heap;
 mod names;
 mod num;
 mod print;
+mod proc;
 mod read;
 mod scheme;
 mod value;
@@ -45,5 +47,6 @@ mod wire;
 
 pub use datum::Pos;
 pub use error::{Error, Place, Raised, SyntaxError};
+pub use proc::Host;
 pub use scheme::Scheme;
 pub use wire::{ReadError, WriteError};

@@ -5,7 +5,8 @@ use std::fmt::Write;
 
 use crate::datum::{Datum, Kind};
 use crate::heap::word::{
-    self, CLOSURE, EOF, FALSE, NIL, OBJECT, PAIR, TAG_MASK, TRUE, UNSET, Word, as_character, as_symbol, fixnum_value,
+    self, CLOSURE, EOF, FALSE, NIL, OBJECT, PAIR, TAG_MASK, TRUE, UNSET, Word, as_character, as_pid, as_symbol, as_tag,
+    fixnum_value,
 };
 use crate::heap::{Heap, Tag};
 use crate::names::Symbols;
@@ -208,6 +209,10 @@ impl Printer<'_> {
                 Style::Display => self.out.push_str(self.symbols.text(name)),
                 _ => put_symbol(self.symbols.text(name), &mut self.out),
             }
+        } else if let Some(number) = as_pid(word) {
+            let _ = write!(self.out, "#<process {number}>");
+        } else if let Some(number) = as_tag(word) {
+            let _ = write!(self.out, "#<tag {number}>");
         } else {
             self.out.push_str(match word {
                 FALSE => "#f",

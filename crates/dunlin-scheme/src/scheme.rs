@@ -6,13 +6,16 @@ use crate::datum::Datum;
 use crate::error::{Error, SyntaxError};
 use crate::expand::bind_specials;
 use crate::heap::Word;
+use crate::heap::word::pid;
 use crate::print::{self, Style};
+use crate::proc::{Host, Local};
 use crate::read::Reader;
-use crate::vm::{self, Machine, PRELUDE_NAME, Turn};
+use crate::vm::{self, Machine, PRELUDE_NAME};
 use crate::wire::{ReadError, WriteError};
 
 /// What every machine begins with.
-const PRELUDE: [&str; 2] = [include_str!("lib/base.scm"), include_str!("lib/list.scm")];
+const PRELUDE: [&str; 3] =
+    [include_str!("lib/base.scm"), include_str!("lib/list.scm"), include_str!("lib/process.scm")];
 
 /// A Scheme machine with its top level.
 ///
@@ -24,6 +27,9 @@ pub struct Scheme {
     rewrite: bool,
     console: Option<Console>,
 }
+
+/// What a program prints is handed to the console at least after so much fuel, about 4 ms.
+const FLUSH_FUEL: u64 = 100_000;
 
 /// What takes the text that a program prints.
 type Console = Box<dyn FnMut(&str)>;
@@ -43,16 +49,16 @@ impl Scheme {
         thread_local! {
             static FIRST: Machine = Scheme::compiled();
         }
-        let machine = FIRST.with(Machine::clone);
+        let machine = FIRST.with(Machine::another);
         Self { machine, fuel: None, turn: u64::MAX, rewrite: false, console: None }
     }
 
     fn compiled() -> Machine {
         let mut machine = Machine::new();
-        bind_specials(&mut machine.symbols, &mut machine.syntaxes);
-        machine.inlines = vm::inlines(&mut machine.symbols);
+        bind_specials(&mut machine.program.symbols, &mut machine.program.syntaxes);
+        machine.program.inlines = vm::inlines(&mut machine.program.symbols);
         let name: Rc<str> = PRELUDE_NAME.into();
-        let builtins = vm::builtins(&mut machine.symbols, &name);
+        let builtins = vm::builtins(&mut machine.program.symbols, &name);
         let entry = machine.load(builtins).expect("the tables of a new machine have room");
         machine.start(entry);
         machine.run(u64::MAX).expect("definitions do not fail");
@@ -63,7 +69,8 @@ impl Scheme {
                 unreachable!("the prelude does not run: {error}");
             }
         }
-        scheme.machine.syntaxes.seal();
+        scheme.machine.set_process_entry();
+        scheme.machine.program.syntaxes.seal();
         scheme.machine
     }
 
@@ -91,7 +98,7 @@ impl Scheme {
         let source_name: Rc<str> = source_name.into();
         let mut reader = Reader::new(text, &source_name);
         let mut last = crate::heap::word::UNSPECIFIED;
-        while let Some(form) = reader.next(&mut self.machine.symbols)? {
+        while let Some(form) = reader.next(&mut self.machine.program.symbols)? {
             last = self.form(&form, &source_name)?;
         }
         Ok(last)
@@ -103,7 +110,7 @@ impl Scheme {
         let source_name: Rc<str> = source_name.into();
         let mut reader = Reader::new(text, &source_name);
         loop {
-            let result = match reader.next(&mut self.machine.symbols) {
+            let result = match reader.next(&mut self.machine.program.symbols) {
                 Ok(None) => return,
                 Ok(Some(form)) => self.form(&form, &source_name).map(|value| self.show(value)),
                 Err(error) => return each(Err(error.into()), String::new()),
@@ -127,29 +134,26 @@ impl Scheme {
     }
 
     fn show(&self, value: Word) -> String {
-        print::value(&self.machine.heap, &self.machine.symbols, value, Style::Write, print::TEXT_MAX)
+        print::value(&self.machine.heap, &self.machine.program.symbols, value, Style::Write, print::TEXT_MAX)
     }
 
     fn run(&mut self) -> Result<Word, Error> {
-        loop {
-            let turn = self.fuel.map_or(self.turn, |fuel| fuel.min(self.turn));
-            let ended = self.machine.run(turn);
-            self.flush();
-            match ended? {
-                Turn::Done(value) => return Ok(value),
-                Turn::OutOfFuel => {
-                    if self.rewrite {
-                        self.machine.rewrite()?;
-                    }
-                    if let Some(fuel) = &mut self.fuel {
-                        *fuel = fuel.saturating_sub(turn);
-                        if *fuel == 0 {
-                            return Err(Error::OutOfFuel);
-                        }
-                    }
+        let Self { machine, fuel, turn, rewrite, console } = self;
+        let mut printed = 0;
+        let mut flush = |machine: &mut Machine, now: bool| {
+            let Some(console) = console else { return };
+            printed += machine.last_used();
+            if now || printed >= FLUSH_FUEL {
+                printed = 0;
+                let text = machine.take_output();
+                if !text.is_empty() {
+                    console(&text);
                 }
             }
-        }
+        };
+        let result = machine.run_main(*turn, fuel, *rewrite, &mut flush);
+        flush(machine, true);
+        result
     }
 
     /// Compiles and loads every form of a text, and runs none but `define-macro`: images that name its code
@@ -160,10 +164,10 @@ impl Scheme {
     pub fn load(&mut self, source_name: &str, text: &str) -> Result<(), Error> {
         let source_name: Rc<str> = source_name.into();
         let mut reader = Reader::new(text, &source_name);
-        while let Some(form) = reader.next(&mut self.machine.symbols)? {
+        while let Some(form) = reader.next(&mut self.machine.program.symbols)? {
             let entry = self.load_form(&form, &source_name)?;
             let head = form.items().and_then(|items| items.first()).and_then(Datum::name);
-            if head.is_some_and(|name| &**self.machine.symbols.text(name) == "define-macro") {
+            if head.is_some_and(|name| &**self.machine.program.symbols.text(name) == "define-macro") {
                 self.machine.start(entry);
                 self.run()?;
             }
@@ -187,11 +191,87 @@ impl Scheme {
     /// may be read: what the machine could not use is an error here, not later.
     pub fn read_global(&mut self, name: &str, image: &[u8]) -> Result<(), ReadError> {
         let value = self.machine.read(image)?;
-        self.machine.set_global(name, value);
-        Ok(())
+        self.machine.set_global(name, value).map_err(|_| ReadError::TooLarge)
     }
 
-    /// Writes and reads all that runs at the end of each turn, as if it moved to another machine there.
+    /// Writes a process other than the main one, with its mailbox, as bytes; it goes on here, too. `None` if
+    /// there is no such process.
+    ///
+    /// ```
+    /// use dunlin_scheme::Scheme;
+    ///
+    /// let program = "(define (serve) (recv ((from tag 'name) (! from (list tag 'auk)))) (serve))";
+    /// let mut here = Scheme::new();
+    /// here.eval("example", program)?;
+    /// here.eval("example", "(spawn serve) (sleep 0)")?;
+    /// let process = here.processes()[0];
+    /// let image = here.write_process(process).expect("it serves")?;
+    ///
+    /// let mut there = Scheme::new();
+    /// there.eval("example", program)?;
+    /// let process = there.read_process(&image)?;
+    /// there.define_process("server", process);
+    /// assert_eq!(there.eval("example", "(!? server 'name)")?, "auk");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`WriteError`] if a part of it is state of this machine.
+    pub fn write_process(&mut self, process: u64) -> Option<Result<Vec<u8>, WriteError>> {
+        self.machine.write_process(process)
+    }
+
+    /// Reads a process that [`Scheme::write_process`] wrote on any machine, and returns its number here. It
+    /// goes on where it was written, during the next evaluation. Where it named itself it names the copy.
+    ///
+    /// # Errors
+    /// As those of [`Scheme::read_global`].
+    pub fn read_process(&mut self, image: &[u8]) -> Result<u64, ReadError> {
+        self.machine.read_process(image)
+    }
+
+    /// Defines a global as a process.
+    pub fn define_process(&mut self, name: &str, process: u64) {
+        self.machine.set_global(name, pid(process)).expect("the number of a process takes no memory");
+    }
+
+    /// The numbers of the processes that have not ended, but for the main one.
+    pub fn processes(&self) -> Vec<u64> {
+        self.machine.processes()
+    }
+
+    /// The bytes of a process while it does not run: its heap, its mailbox, and the rest. `None` if there is no
+    /// such process.
+    pub fn process_bytes(&mut self, process: u64) -> Option<usize> {
+        self.machine.process_bytes(process)
+    }
+
+    /// Hands processes and timers to another host. Call it before the first program.
+    pub fn set_host(&mut self, host: impl Host + 'static) {
+        self.machine.set_host(Box::new(host));
+    }
+
+    /// Lets time be virtual: it begins at zero, a turn takes 20 us, and where all processes wait it goes on to the
+    /// first timer at once. Call it before the first program.
+    ///
+    /// ```
+    /// let mut scheme = dunlin_scheme::Scheme::new();
+    /// scheme.set_virtual_time();
+    /// scheme.eval("example", "(sleep 3600)")?;
+    /// # Ok::<(), dunlin_scheme::Error>(())
+    /// ```
+    pub fn set_virtual_time(&mut self) {
+        self.machine.set_host(Box::new(Local::simulated()));
+    }
+
+    /// Hands errors that end a process to `log`, with its number, unless other processes are linked to it. Without
+    /// this, such a process ends in silence.
+    pub fn set_failure_log(&mut self, log: impl FnMut(u64, &Error) + 'static) {
+        self.machine.set_failure_log(Box::new(log));
+    }
+
+    /// Writes and reads each process at the end of each of its turns, also where it waits: as if it moved to
+    /// another machine there.
     pub fn set_rewrite(&mut self, rewrite: bool) {
         self.rewrite = rewrite;
     }
@@ -208,7 +288,7 @@ impl Scheme {
 
     /// The names that have values at the top level, sorted; without those that the prelude keeps to itself.
     pub fn globals(&self) -> Vec<String> {
-        let mut names = self.machine.defined_names();
+        let mut names = self.machine.program.defined_names();
         names.retain(|name| !name.starts_with('%'));
         names.sort_unstable();
         names
@@ -220,7 +300,7 @@ impl Scheme {
         self.machine.take_overrun()
     }
 
-    /// Limits the memory of live objects.
+    /// Limits the memory of live objects, for each process, and that of its mailbox.
     pub fn set_heap_limit(&mut self, bytes: usize) {
         self.machine.heap.set_limit(bytes / 8);
     }
@@ -235,19 +315,10 @@ impl Scheme {
         self.machine.heap.collections()
     }
 
-    /// Hands what the program prints to `console`, at the end of each turn; [`Scheme::take_output`] returns
+    /// Hands what the program prints to `console`, every few milliseconds and where it waits; [`Scheme::take_output`] returns
     /// nothing then.
     pub fn set_console(&mut self, console: impl FnMut(&str) + 'static) {
         self.console = Some(Box::new(console));
-    }
-
-    fn flush(&mut self) {
-        if let Some(console) = &mut self.console {
-            let text = self.machine.take_output();
-            if !text.is_empty() {
-                console(&text);
-            }
-        }
     }
 
     /// What `command-line` returns from now on: the program's name first, then its arguments.
@@ -255,7 +326,7 @@ impl Scheme {
         let heap = &mut self.machine.heap;
         let words: Vec<Word> = arguments.into_iter().map(|argument| heap.string(argument)).collect();
         let list = heap.list(&words, crate::heap::word::NIL);
-        self.machine.set_global("%command-line", list);
+        self.machine.set_global("%command-line", list).expect("arguments fit the heap");
     }
 
     /// What the program printed since this was called last.

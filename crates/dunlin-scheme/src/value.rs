@@ -167,7 +167,7 @@ fn list_to_datum(heap: &Heap, value: Word, depth: usize) -> Result<Datum, &'stat
     let mut rest = value;
     while rest & word::TAG_MASK == word::PAIR {
         // More pairs than the heap has words: the list is a cycle.
-        if items.len() > heap.len() {
+        if items.len() > heap.span() {
             return Err("cyclic");
         }
         items.push(to_datum(heap, heap.car(rest), depth + 1)?);

@@ -83,7 +83,7 @@ fn a_port_is_not_written() {
     assert!(scheme.write_global("value").is_ok());
 }
 
-const HEADER: &[u8] = b"DSI\x01\x02";
+const HEADER: &[u8] = b"DSI\x02\x03";
 
 fn read(bytes: &[u8]) -> Result<(), ReadError> {
     Scheme::new().read_global("value", bytes)
@@ -92,7 +92,7 @@ fn read(bytes: &[u8]) -> Result<(), ReadError> {
 #[test]
 fn claims_of_sizes_take_no_memory() {
     let huge = [0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01];
-    for prefix in [&[][..], &[0], &[0, 0], &[0, 0, 1, 6], &[0, 0, 1, 3], &[0, 0, 1, 2]] {
+    for prefix in [&[][..], &[0], &[0, 0], &[0, 0, 0], &[0, 0, 0, 1, 6], &[0, 0, 0, 1, 3], &[0, 0, 0, 1, 2]] {
         let bytes = [HEADER, prefix, &huge].concat();
         assert!(matches!(read(&bytes), Err(ReadError::Truncated(_))), "{prefix:?}: {:?}", read(&bytes));
     }
@@ -101,9 +101,9 @@ fn claims_of_sizes_take_no_memory() {
 #[test]
 fn objects_that_no_machine_makes_are_refused() {
     assert_eq!(read(b""), Err(ReadError::Version));
-    assert_eq!(read(b"DSI\x02\x02"), Err(ReadError::Version));
-    assert_eq!(read(b"DSI\x01\x63"), Err(ReadError::Version));
-    let object = |bytes: &[u8]| [HEADER, &[0, 0, 1], bytes, &[4, 0]].concat();
+    assert_eq!(read(b"DSI\x03\x03"), Err(ReadError::Version));
+    assert_eq!(read(b"DSI\x02\x63"), Err(ReadError::Version));
+    let object = |bytes: &[u8]| [HEADER, &[0, 0, 0, 1], bytes, &[4, 0]].concat();
     // A ratio with the denominator zero, then one; a bignum of no words; a pair with an unset field.
     for bytes in [&[7, 2, 0, 2, 0, 0][..], &[7, 2, 0, 2, 0, 2], &[2, 1, 0, 0, 0, 0, 0, 0, 0, 0], &[0, 3, 5, 0, 0]] {
         assert_eq!(read(&object(bytes)), Err(ReadError::Unsound), "{bytes:?}");
@@ -122,7 +122,7 @@ fn objects_that_no_machine_makes_are_refused() {
 
 #[test]
 fn objects_of_wrong_shape_are_refused() {
-    let object = |bytes: &[u8]| [HEADER, &[0, 0, 1], bytes, &[4, 0]].concat();
+    let object = |bytes: &[u8]| [HEADER, &[0, 0, 0, 1], bytes, &[4, 0]].concat();
     let leading_zero = [&[2, 3][..], &[0; 8], &[1], &[0; 15]].concat();
     // A bignum with a leading zero; several values that are one; a port of no machine; a number as marks.
     for bytes in [&leading_zero[..], &[8, 1, 0, 2], &[16, 1, 0, 10], &[11, 2, 3, 2, 0, 0]] {
@@ -130,14 +130,14 @@ fn objects_of_wrong_shape_are_refused() {
     }
     // A record of a type without fields: the type, its name, and the vector of no names follow.
     let record =
-        |bytes: &[u8]| [HEADER, &[0, 1, 1, b'a', 3], bytes, &[13, 3, 2, 0, 4, 2, 0, 0], &[6, 0], &[4, 0]].concat();
+        |bytes: &[u8]| [HEADER, &[0, 1, 1, b'a', 0, 3], bytes, &[13, 3, 2, 0, 4, 2, 0, 0], &[6, 0], &[4, 0]].concat();
     assert_eq!(read(&record(&[12, 1, 4, 1])), Ok(()));
     assert_eq!(read(&record(&[12, 2, 4, 1, 0, 2])), Err(ReadError::Unsound));
 }
 
 #[test]
 fn numbers_beyond_their_range_are_refused() {
-    let pair = |varint: &[u8]| [HEADER, &[0, 0, 1, 0, 0], varint, &[0, 0, 4, 0]].concat();
+    let pair = |varint: &[u8]| [HEADER, &[0, 0, 0, 1, 0, 0], varint, &[0, 0, 4, 0]].concat();
     // The largest fixnum, and one more: a fixnum has 61 bits.
     assert_eq!(read(&pair(&[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f])), Ok(()));
     assert!(matches!(

@@ -9,7 +9,7 @@ use crate::datum::{Datum, Pos};
 use crate::names::{Name, Symbols};
 
 /// Changes with every change of the instructions, of the primitives, or of what they mean.
-pub(crate) const CODE_VERSION: u32 = 2;
+pub(crate) const CODE_VERSION: u32 = 3;
 
 /// What code is named by: the same on every machine, whatever its text looked like.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

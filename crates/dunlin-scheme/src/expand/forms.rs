@@ -49,6 +49,7 @@ impl Expander<'_> {
             (Special::Case, _) => Err(self.error(pos, "expected (case key clause ...)")),
             (Special::Match, [subject, clauses @ ..]) => self.match_form(subject, clauses, pos, env),
             (Special::Match, _) => Err(self.error(pos, "expected (match value (pattern expression ...) ...)")),
+            (Special::Recv, clauses) => self.recv(clauses, pos, env),
             (Special::Lambda, _) => self.lambda(form, items, env),
             (Special::CaseLambda, _) => self.case_lambda(form, items, env),
             (Special::Let, _) => self.let_form(form, items, env),

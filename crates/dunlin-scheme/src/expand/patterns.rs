@@ -1,8 +1,11 @@
-//! `match`: patterns.
+//! `match` and `recv`: patterns.
 //!
 //! An identifier binds, `_` takes anything, a literal and `'datum` match what is `equal?` to them,
 //! `,expression` matches its value; lists, dotted lists and vectors match item by item. `(where test)` after
 //! the pattern must hold, too. The value of a `match` without a clause that matches is an error.
+//!
+//! `recv` matches messages, in the order in which they came, until one matches: that one it takes out of the
+//! mailbox, the others stay. `(after seconds expression ...)` as the last clause bounds the whole wait.
 
 use std::rc::Rc;
 
@@ -23,6 +26,8 @@ struct Matching<'d> {
     pos: Pos,
     /// The procedure that tries the next clause.
     fail: Var,
+    /// Of a message: the process that looks at it, and its number.
+    message: Option<(Var, Var)>,
 }
 
 impl Expander<'_> {
@@ -35,20 +40,79 @@ impl Expander<'_> {
     ) -> Result<Core, SyntaxError> {
         let value = self.expand(subject, env)?;
         let subject = self.new_var();
-        let mut next = self.core_call("%match-failed", vec![Core::Local(subject)], pos);
+        let failed = self.core_call("%match-failed", vec![Core::Local(subject)], pos);
+        let clauses = self.match_clauses(subject, clauses, failed, None, pos, env)?;
+        Ok(Core::Let(vec![(subject, value)], Box::new(clauses)))
+    }
+
+    /// Tries clauses in turn, then evaluates `next`.
+    fn match_clauses(
+        &mut self,
+        subject: Var,
+        clauses: &[Datum],
+        mut next: Core,
+        message: Option<(Var, Var)>,
+        pos: Pos,
+        env: &Env,
+    ) -> Result<Core, SyntaxError> {
         for clause in clauses.iter().rev() {
             let Some([pattern, body @ ..]) = clause.items() else {
                 return Err(self.error(clause.pos, "expected (pattern expression ...)"));
             };
             let fail = self.new_var();
-            let matching = Matching { scope: Scope::new(env), env, body, pos: clause.pos, fail };
+            let matching = Matching { scope: Scope::new(env), env, body, pos: clause.pos, fail, message };
             let tried = self.patterns(&matching, vec![(pattern.clone(), subject)])?;
             let name = self.symbols.intern("match");
             let again =
                 procedure(Some(name), vec![Rc::new(Clause { parameters: vec![], rest: None, body: next })], pos);
             next = Core::Letrec(vec![(fail, name, again)], Box::new(tried), pos);
         }
-        Ok(Core::Let(vec![(subject, value)], Box::new(next)))
+        Ok(next)
+    }
+
+    /// A loop over messages; `%wait` tells the number of the next one.
+    pub(super) fn recv(&mut self, clauses: &[Datum], pos: Pos, env: &Env) -> Result<Core, SyntaxError> {
+        let (after, clauses) = match clauses.split_last() {
+            Some((last, others)) if self.is_after(last, env) => (last.items(), others),
+            _ => (None, clauses),
+        };
+        if let Some(early) = clauses.iter().find(|clause| self.is_after(clause, env)) {
+            return Err(self.error(early.pos, "the clause of after comes last, and once"));
+        }
+        let (deadline, late) = match after {
+            Some([_, seconds, body @ ..]) if !body.is_empty() => {
+                let seconds = self.expand(seconds, env)?;
+                (self.core_call("%deadline", vec![seconds], pos), self.sequence(body, pos, env)?)
+            }
+            Some(_) => return Err(self.error(pos, "expected (after seconds expression ...)")),
+            None if clauses.is_empty() => {
+                return Err(self.error(pos, "expected (recv (pattern expression ...) ...)"));
+            }
+            None => (constant(Kind::Bool(false), pos), constant(Kind::Unspecified, pos)),
+        };
+        let [me, until, again, seen, step, message] = std::array::from_fn(|_| self.new_var());
+        let next = Core::Call(Box::new(Core::Local(again)), vec![Core::Local(step)], pos);
+        let matched = self.match_clauses(message, clauses, next, Some((me, step)), pos, env)?;
+        let value = self.core_call("%message", vec![Core::Local(step)], pos);
+        let found = Core::Let(vec![(message, value)], Box::new(matched));
+        let exit = self.core_call("%raise-exit", vec![], pos);
+        let truth = constant(Kind::Bool(true), pos);
+        let is_exit = self.core_call("%eq?", vec![Core::Local(step), truth], pos);
+        let found = Core::If(Box::new([Core::Local(step), found, late]));
+        let body = Core::If(Box::new([is_exit, exit, found]));
+        let wait = self.core_call("%wait", vec![Core::Local(me), Core::Local(seen), Core::Local(until)], pos);
+        let body = Core::Let(vec![(step, wait)], Box::new(body));
+        let name = self.symbols.intern("recv");
+        let clause = Rc::new(Clause { parameters: vec![seen], rest: None, body });
+        let first = constant(Kind::Number(Number::Fix(0)), pos);
+        let start = Core::Call(Box::new(Core::Local(again)), vec![first], pos);
+        let each = Core::Letrec(vec![(again, name, procedure(Some(name), vec![clause], pos))], Box::new(start), pos);
+        let this = self.core_call("%self", vec![], pos);
+        Ok(Core::Let(vec![(me, this), (until, deadline)], Box::new(each)))
+    }
+
+    fn is_after(&mut self, clause: &Datum, env: &Env) -> bool {
+        clause.items().and_then(|items| items.first()).is_some_and(|first| self.is_keyword(first, "after", env))
     }
 
     /// Matches the patterns that are left, the last first, and then evaluates the body.
@@ -115,10 +179,18 @@ impl Expander<'_> {
             && self.is_keyword(keyword, "where", &env)
         {
             let test = self.expand(test, &env)?;
-            let body = self.body(body, matching.pos, &env)?;
+            let body = self.accepted(matching, body, &env)?;
             return Ok(self.or_fail(matching, test, body));
         }
-        self.body(matching.body, matching.pos, &env)
+        self.accepted(matching, matching.body, &env)
+    }
+
+    /// The body of the clause that matches; a message is taken out of the mailbox before.
+    fn accepted(&mut self, matching: &Matching<'_>, body: &[Datum], env: &Env) -> Result<Core, SyntaxError> {
+        let body = self.body(body, matching.pos, env)?;
+        let Some((me, step)) = matching.message else { return Ok(body) };
+        let accept = self.core_call("%accept", vec![Core::Local(me), Core::Local(step)], matching.pos);
+        Ok(Core::Seq(vec![accept, body]))
     }
 
     fn or_fail(&mut self, matching: &Matching<'_>, test: Core, then: Core) -> Core {
@@ -158,4 +230,8 @@ impl Expander<'_> {
         }
         self.is_keyword(keyword, "unquote", env).then_some(("unquote", datum))
     }
+}
+
+fn constant(kind: Kind, pos: Pos) -> Core {
+    Core::Const(Datum::new(pos, kind))
 }

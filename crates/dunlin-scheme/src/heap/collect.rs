@@ -4,27 +4,66 @@
 //! ends old. A full collection copies everything. The collector runs only between instructions, when every
 //! live value is in one of the roots that it is handed.
 
-use super::object::{Tag, header, is_header_of, is_raw_header, size_of, tag_of};
-use super::word::{CLOSURE, HEADER, MOVED, OBJECT, PAIR, TAG_MASK, UNSET, Word, fixnum, index, is_pointer, pointer};
+use std::sync::Arc;
 
-/// The objects of one process.
-#[derive(Clone)]
+use super::object::{Tag, header, is_header_of, is_raw_header, size_of, tag_of};
+use super::word::{
+    CLOSURE, FROZEN, HEADER, MOVED, OBJECT, PAIR, TAG_MASK, UNSET, Word, as_code, fixnum, fixnum_value, index,
+    is_pointer, pointer,
+};
+
+/// The objects of the process that runs, and those that all processes share.
 pub(crate) struct Heap {
-    words: Vec<Word>,
+    pub(super) words: Vec<Word>,
+    pub(super) frozen: Arc<Vec<Word>>,
     /// Objects before this index are old.
     old: usize,
     /// The length at which the next collection is due.
     due: usize,
     /// The length of old objects at which the next collection is a full one.
     full_at: usize,
+    /// The same for a process that parks with a small heap.
+    compact_at: usize,
     /// Cells before `old` that were written since the last collection.
     written: Vec<usize>,
     nursery_words: usize,
     limit_words: usize,
     stress: bool,
     spare: Vec<Word>,
+    /// The words of the machine, while a process with a large heap runs in its own.
+    nursery: Vec<Word>,
+    /// Objects that a transfer has marked, and what was there.
+    pub(super) marked: Vec<(usize, Word)>,
     collections: u64,
 }
+
+/// The objects of a process that does not run.
+#[derive(Default)]
+pub(crate) struct Space {
+    words: Vec<Word>,
+    old: usize,
+    full_at: usize,
+    compact_at: usize,
+    written: Vec<usize>,
+}
+
+impl Space {
+    /// A heap of these words, all of them old.
+    pub(crate) fn new(words: Vec<Word>) -> Self {
+        let old = words.len();
+        Self { words, old, full_at: 0, compact_at: 2 * old + COMPACT_WORDS, written: Vec::new() }
+    }
+
+    /// The bytes that it takes, besides itself.
+    pub(crate) fn bytes(&self) -> usize {
+        8 * (self.words.capacity() + self.written.capacity())
+    }
+}
+
+/// Heaps up to this size are copied into the machine's nursery when their process runs, and out of it.
+const SMALL_WORDS: usize = 4096;
+/// Small heaps may have so much garbage when they park, besides as much as is alive.
+const COMPACT_WORDS: usize = 64;
 
 /// Memory past the limit was asked for.
 #[derive(Debug, PartialEq, Eq)]
@@ -36,14 +75,18 @@ impl Heap {
         let words = Vec::with_capacity(nursery_words.min(limit_words) + 1024);
         Self {
             words,
+            frozen: Arc::default(),
             old: 0,
             due: nursery_words,
             full_at: 4 * nursery_words,
+            compact_at: COMPACT_WORDS,
             written: Vec::new(),
             nursery_words,
             limit_words,
             stress: false,
             spare: Vec::new(),
+            nursery: Vec::new(),
+            marked: Vec::new(),
             collections: 0,
         }
     }
@@ -74,9 +117,47 @@ impl Heap {
         self.collections
     }
 
-    /// The words in use, alive or not.
+    /// The words of this process in use, alive or not.
     pub(crate) fn len(&self) -> usize {
         self.words.len()
+    }
+
+    /// More words than any list has pairs, unless it is a cycle.
+    pub(crate) fn span(&self) -> usize {
+        self.words.len() + self.frozen.len()
+    }
+
+    /// The segment that all processes share.
+    pub(crate) fn frozen(&self) -> &Arc<Vec<Word>> {
+        &self.frozen
+    }
+
+    /// Sets the shared segment, of which no word may be in use.
+    pub(crate) fn set_frozen(&mut self, frozen: Arc<Vec<Word>>) {
+        self.frozen = frozen;
+    }
+
+    /// The word at `at`: one comparison, as for any index, for a word of the process that runs.
+    #[inline]
+    fn word(&self, at: usize) -> Word {
+        match self.words.get(at) {
+            Some(word) => *word,
+            None => self.frozen_word(at),
+        }
+    }
+
+    #[inline(never)]
+    fn frozen_word(&self, at: usize) -> Word {
+        self.frozen[at.wrapping_sub(FROZEN)]
+    }
+
+    /// Where the code of a closure begins.
+    #[inline]
+    pub(crate) fn entry(&self, closure: Word) -> usize {
+        match as_code(closure) {
+            Some(entry) => entry,
+            None => fixnum_value(self.field(closure, 1)) as usize,
+        }
     }
 
     /// Whether a collection is due.
@@ -97,22 +178,24 @@ impl Heap {
     /// The word at `offset` of the object that `word` points to; zero is its header.
     #[inline]
     pub(crate) fn field(&self, word: Word, offset: usize) -> Word {
-        self.words[index(word) + offset]
+        self.word(index(word) + offset)
     }
 
     /// The words of an object after its header.
     pub(crate) fn fields(&self, word: Word) -> &[Word] {
         let at = index(word);
-        &self.words[at + 1..at + 1 + size_of(self.words[at])]
+        let (words, at): (&[Word], usize) =
+            if at < self.words.len() { (&self.words, at) } else { (&self.frozen, at.wrapping_sub(FROZEN)) };
+        &words[at + 1..at + 1 + size_of(words[at])]
     }
 
     /// An item of the vector that `word` points to; `None` if it is another object, or has no such item.
     #[inline]
     pub(crate) fn item(&self, word: Word, at: usize) -> Option<Word> {
         let start = index(word);
-        let first = self.words[start];
+        let first = self.word(start);
         let is_item = is_header_of(first, Tag::Vector) && at < size_of(first);
-        if is_item { Some(self.words[start + 1 + at]) } else { None }
+        if is_item { Some(self.word(start + 1 + at)) } else { None }
     }
 
     /// The kind of an object that is no pair; `None` for immediates and pairs.
@@ -120,7 +203,7 @@ impl Heap {
     pub(crate) fn tag(&self, word: Word) -> Option<Tag> {
         match word & TAG_MASK {
             CLOSURE => Some(Tag::Closure),
-            OBJECT => Some(tag_of(self.words[index(word)])),
+            OBJECT => Some(tag_of(self.word(index(word)))),
             _ => None,
         }
     }
@@ -136,13 +219,13 @@ impl Heap {
     /// The first of a pair, which `word` must point to.
     #[inline]
     pub(crate) fn car(&self, word: Word) -> Word {
-        self.words[index(word)]
+        self.word(index(word))
     }
 
     /// The second of a pair, which `word` must point to.
     #[inline]
     pub(crate) fn cdr(&self, word: Word) -> Word {
-        self.words[index(word) + 1]
+        self.word(index(word) + 1)
     }
 
     /// An object of these words.
@@ -262,6 +345,69 @@ impl Heap {
         }
     }
 
+    /// Takes the objects of the process that ran. What the roots reach is moved, if that makes them smaller:
+    /// always if `parks`, or if the heap is small.
+    ///
+    /// # Errors
+    /// [`Full`] if more is alive than the limit; the heap is still there then.
+    pub(crate) fn save(&mut self, roots: &mut [&mut [Word]], parks: bool) -> Result<Space, Full> {
+        if parks || self.words.len() <= SMALL_WORDS {
+            let full = self.words.len() <= 2 * SMALL_WORDS && self.old >= self.compact_at;
+            self.collect(roots, full)?;
+            if full {
+                self.compact_at = 2 * self.old + COMPACT_WORDS;
+            }
+        }
+        let (old, full_at, compact_at) = (self.old, self.full_at, self.compact_at);
+        let written = std::mem::take(&mut self.written);
+        let words = if self.words.len() <= SMALL_WORDS {
+            let words = self.words.as_slice().to_vec();
+            // A heap that has become small gives its memory back.
+            if self.nursery.capacity() > 0 {
+                self.words = std::mem::take(&mut self.nursery);
+            }
+            words
+        } else if self.nursery.capacity() > 0 {
+            let mut own = std::mem::replace(&mut self.words, std::mem::take(&mut self.nursery));
+            if own.capacity() / 2 > own.len() + self.nursery_words {
+                own.shrink_to(own.len() + self.nursery_words);
+            }
+            own
+        } else {
+            let mut own = Vec::with_capacity(self.words.len() + self.nursery_words);
+            own.extend_from_slice(&self.words);
+            own
+        };
+        self.clear();
+        Ok(Space { words, old, full_at, compact_at, written })
+    }
+
+    /// Forgets the objects of the process that ran.
+    pub(crate) fn clear(&mut self) {
+        if self.nursery.capacity() > 0 {
+            self.words = std::mem::take(&mut self.nursery);
+        }
+        self.words.clear();
+        self.written.clear();
+        self.old = 0;
+        self.full_at = 4 * self.nursery_words;
+        self.compact_at = COMPACT_WORDS;
+        self.due = if self.stress { 0 } else { self.nursery_words };
+    }
+
+    /// Puts the objects of a process in place; the heap must be clear.
+    pub(crate) fn load(&mut self, space: Space) {
+        let Space { words, old, full_at, compact_at, written } = space;
+        if words.len() <= SMALL_WORDS {
+            self.words.extend_from_slice(&words);
+        } else {
+            self.nursery = std::mem::replace(&mut self.words, words);
+        }
+        (self.old, self.compact_at, self.written) = (old, compact_at, written);
+        self.full_at = full_at.max(4 * self.nursery_words);
+        self.due = if self.stress { 0 } else { self.old + self.nursery_words };
+    }
+
     /// Moves what the roots reach, and forgets the rest. Every word of `roots` must be a value.
     ///
     /// # Errors
@@ -270,7 +416,8 @@ impl Heap {
         self.collections += 1;
         let full = full || self.old >= self.full_at;
         let from = if full { 0 } else { self.old };
-        let mut copy = Copy { words: &mut self.words, to: std::mem::take(&mut self.spare), from };
+        let mut copy =
+            Copy { words: &mut self.words, to: std::mem::take(&mut self.spare), from, base: from, marks: None };
         copy.to.clear();
         for root in roots.iter_mut() {
             for word in root.iter_mut() {
@@ -303,19 +450,25 @@ impl Heap {
     }
 }
 
-struct Copy<'a> {
-    words: &'a mut Vec<Word>,
-    to: Vec<Word>,
-    from: usize,
+/// Copies objects, and leaves where they went in their place.
+pub(super) struct Copy<'a> {
+    pub(super) words: &'a mut Vec<Word>,
+    pub(super) to: Vec<Word>,
+    /// Objects before this index stay.
+    pub(super) from: usize,
+    /// The index that the first copy gets.
+    pub(super) base: usize,
+    /// Where objects that were copied begin, with the word that was there: for copies that leave the originals.
+    pub(super) marks: Option<&'a mut Vec<(usize, Word)>>,
 }
 
 impl Copy<'_> {
-    fn moved(&mut self, word: Word) -> Word {
+    pub(super) fn moved(&mut self, word: Word) -> Word {
         if !is_pointer(word) {
             return word;
         }
         let at = index(word);
-        if at < self.from {
+        if at < self.from || at >= FROZEN {
             return word;
         }
         let first = self.words[at];
@@ -323,14 +476,17 @@ impl Copy<'_> {
             return pointer(index(first), word & TAG_MASK);
         }
         let size = if first & TAG_MASK == HEADER { 1 + size_of(first) } else { 2 };
-        let new = self.from + self.to.len();
+        let new = self.base + self.to.len();
         self.to.extend_from_slice(&self.words[at..at + size]);
+        if let Some(marks) = &mut self.marks {
+            marks.push((at, first));
+        }
         self.words[at] = pointer(new, MOVED);
         pointer(new, word & TAG_MASK)
     }
 
     /// What was copied may point to what was not: the copy itself is the queue.
-    fn scan(&mut self) {
+    pub(super) fn scan(&mut self) {
         let mut at = 0;
         while at < self.to.len() {
             let first = self.to[at];

@@ -28,6 +28,13 @@ pub(crate) const HEADER: u64 = 7;
 
 const CHAR: u64 = 1;
 const SYMBOL: u64 = 2;
+const PID: u64 = 3;
+const TAG: u64 = 4;
+
+/// From this index on, objects lie in the segment that all processes share.
+pub(crate) const FROZEN: usize = 1 << 56;
+/// From this index on, a closure is the place of its code: it has no variables, so it takes no memory.
+const CODE: usize = 1 << 57;
 
 const fn immediate(kind: u64, payload: u64) -> Word {
     (payload << 8) | (kind << 3) | IMMEDIATE
@@ -86,6 +93,37 @@ pub(crate) const fn as_symbol(word: Word) -> Option<Name> {
     if word & 0xff == immediate(SYMBOL, 0) { Some(Name((word >> 8) as u32)) } else { None }
 }
 
+/// The word of a process's number.
+pub(crate) const fn pid(number: u64) -> Word {
+    immediate(PID, number)
+}
+
+/// The number of a process.
+pub(crate) const fn as_pid(word: Word) -> Option<u64> {
+    if word & 0xff == immediate(PID, 0) { Some(word >> 8) } else { None }
+}
+
+/// The word of a tag.
+pub(crate) const fn tag(number: u64) -> Word {
+    immediate(TAG, number)
+}
+
+/// The number of a tag.
+pub(crate) const fn as_tag(word: Word) -> Option<u64> {
+    if word & 0xff == immediate(TAG, 0) { Some(word >> 8) } else { None }
+}
+
+/// The closure without variables whose code begins at `entry`.
+pub(crate) const fn code(entry: usize) -> Word {
+    pointer(CODE + entry, CLOSURE)
+}
+
+/// Where the code of a closure without variables begins.
+#[inline]
+pub(crate) const fn as_code(word: Word) -> Option<usize> {
+    if word & TAG_MASK == CLOSURE && index(word) >= CODE { Some(index(word) - CODE) } else { None }
+}
+
 /// A pointer to the object at `index`.
 pub(crate) const fn pointer(index: usize, tag: u64) -> Word {
     ((index as u64) << 3) | tag
@@ -96,7 +134,7 @@ pub(crate) const fn index(word: Word) -> usize {
     (word >> 3) as usize
 }
 
-/// Whether the word points into the heap.
+/// Whether the word is an object: of the heap, of the shared segment, or a closure without variables.
 pub(crate) const fn is_pointer(word: Word) -> bool {
     matches!(word & TAG_MASK, CLOSURE | PAIR | OBJECT)
 }

@@ -172,7 +172,7 @@
 ;; The order of all data: by kind, then by value.
 (define (%rank x)
   (cond ((number? x) 0) ((symbol? x) 1) ((string? x) 2) ((char? x) 3) ((boolean? x) 4) ((null? x) 5) ((pair? x) 6)
-        ((vector? x) 7) ((bytevector? x) 8) (else (error "no order is known for this key:" x))))
+        ((vector? x) 7) ((bytevector? x) 8) ((pid? x) 9) ((tag? x) 10) (else (error "no order is known for this key:" x))))
 (define (%order less? a b) (cond ((less? a b) -1) ((less? b a) 1) (else 0)))
 (define (compare-data a b)
   (let ((ra (%rank a)) (rb (%rank b)))
@@ -187,6 +187,8 @@
           ((5) 0)
           ((6) (let ((order (compare-data (car a) (car b)))) (if (= order 0) (compare-data (cdr a) (cdr b)) order)))
           ((7) (compare-data (vector->list a) (vector->list b)))
+          ((9) (%order < (%pid-number a) (%pid-number b)))
+          ((10) (%order < (%tag-number a) (%tag-number b)))
           (else (compare-data (apply list (%bytes->list a)) (apply list (%bytes->list b))))))))
 (define (%bytes->list bytes) (list-tabulate (bytevector-length bytes) (lambda (i) (bytevector-u8-ref bytes i))))
 (define (make-map . compare) (%make-map (if (pair? compare) (car compare) compare-data) #f))

@@ -9,8 +9,8 @@ use crate::compile::{Inlines, compile};
 use crate::datum::{Datum, Kind, Pos};
 use crate::error::SyntaxError;
 use crate::expand::{Expander, MacroCall};
-use crate::heap::Tag;
-use crate::heap::word::{CLOSURE, NIL, TAG_MASK, fixnum, fixnum_value};
+use crate::heap::Word;
+use crate::heap::word::{CLOSURE, NIL, TAG_MASK, code};
 use crate::value;
 
 /// Fuel of one call of a macro's procedure.
@@ -27,7 +27,8 @@ impl Machine {
     fn compile_beside(&mut self, form: &Datum, source_name: &Rc<str>, runs: bool) -> Result<Unit, SyntaxError> {
         let mut expansions = Vec::new();
         let core = loop {
-            let mut expander = Expander::new(&mut self.symbols, &mut self.syntaxes, source_name, &expansions);
+            let mut expander =
+                Expander::new(&mut self.program.symbols, &mut self.program.syntaxes, source_name, &expansions);
             let result = expander.top(form);
             let Some(call) = expander.wanted() else { break result? };
             let pos = call.pos;
@@ -38,33 +39,32 @@ impl Machine {
             let expansion = self.expand_by_call(&call, runs).map_err(failed)?;
             expansions.push(expansion);
         };
-        let is_defined = |name| self.syntaxes.is_defined(name);
-        let inlines = Inlines { table: &self.inlines, is_defined: &is_defined };
-        compile(core, &self.symbols, &inlines, source_name)
+        let is_defined = |name| self.program.syntaxes.is_defined(name);
+        let inlines = Inlines { table: &self.program.inlines, is_defined: &is_defined };
+        compile(core, &self.program.symbols, &inlines, source_name)
     }
 
     /// Calls the procedure of a macro. What runs, if anything does, is parked meanwhile.
     fn expand_by_call(&mut self, call: &MacroCall, runs: bool) -> Result<Datum, String> {
-        let number = self.global(call.procedure);
-        let name = self.symbols.text(call.procedure).clone();
-        if self.globals[number as usize] & TAG_MASK != CLOSURE {
+        let number = self.program.global(call.procedure);
+        let name = self.program.symbols.text(call.procedure).clone();
+        let procedure = self.global_at(number).unwrap_or(NIL);
+        if procedure & TAG_MASK != CLOSURE {
             return Err(format!("{name} is no procedure, or its definition has not run"));
         }
-        // Constants are roots. The macro may load code, with constants of its own after this one.
-        let at = self.constants.len();
         if runs {
             let parked = self.park();
-            self.constants.push(parked);
+            self.parked.push(parked);
         }
-        let result = self.call_macro(number as usize, call);
+        let result = self.call_macro(procedure, call);
         if runs {
-            let parked = std::mem::replace(&mut self.constants[at], NIL);
+            let parked = self.parked.pop().expect("it was pushed above");
             self.resume(parked);
         }
         result.map_err(|message| format!("{name}: {message}"))
     }
 
-    fn call_macro(&mut self, global: usize, call: &MacroCall) -> Result<Datum, String> {
+    fn call_macro(&mut self, procedure: Word, call: &MacroCall) -> Result<Datum, String> {
         let mut words = Vec::with_capacity(call.arguments.len() + 1);
         for argument in &call.arguments {
             words.push(
@@ -74,14 +74,13 @@ impl Machine {
         if words.len() > super::machine::ARGUMENTS_MAX {
             return Err("too many arguments".into());
         }
-        let procedure = self.globals[global];
         self.frames.clear();
         (self.kont, self.marks, self.base) = (NIL, NIL, 0);
         self.stack[0] = procedure;
         self.stack[1..=words.len()].copy_from_slice(&words);
         self.arguments = words.len();
         self.live = words.len() + 1;
-        self.pc = fixnum_value(self.heap.field(procedure, 1)) as usize;
+        self.pc = self.heap.entry(procedure);
         match self.run(MACRO_FUEL) {
             Ok(Turn::Done(value)) => {
                 let datum =
@@ -89,6 +88,7 @@ impl Machine {
                 Ok(placed(datum, call.pos))
             }
             Ok(Turn::OutOfFuel) => Err("it takes too long".into()),
+            Ok(Turn::Waiting(_) | Turn::Halted) => Err("the procedure of a macro may not wait or end".into()),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -103,7 +103,7 @@ impl Machine {
             Err(message) => Err(format!("expected a datum to evaluate: {message}")),
         };
         let result = match compiled.and_then(|unit| self.load(unit)) {
-            Ok(entry) => self.heap.make(Tag::Closure, &[fixnum(entry as i64)]),
+            Ok(entry) => code(entry),
             Err(message) => self.condition("syntax", &message, &[], -1),
         };
         self.stack[self.base + 1] = result;

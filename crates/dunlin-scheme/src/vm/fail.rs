@@ -11,6 +11,8 @@ pub(crate) enum Fail {
     Raise(&'static str, String, Vec<Word>),
     /// The program ends.
     End(Error),
+    /// The process ends, and nothing was wrong.
+    Halt,
     /// The heap is full.
     Full,
 }

@@ -1,15 +1,14 @@
 //! The state of a machine, and how code is loaded.
 
-use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
-use super::port::{Port, PortKind};
-use crate::code::{Index, Instruction, Op, Unit};
-use crate::compile::Inline;
-use crate::expand::env::Syntaxes;
-use crate::heap::word::{NIL, UNSET, fixnum};
-use crate::heap::{Heap, Tag, Word};
-use crate::names::{Name, Symbols};
+use super::fail::Fail;
+use super::program::Program;
+use crate::code::{Op, Unit};
+use crate::error::Error;
+use crate::heap::word::{NIL, UNSET, code};
+use crate::heap::{Heap, Word};
+use crate::proc::{Host, Local, OwnGlobal, Process, Table};
 use crate::value;
 
 /// Registers of all frames on the stack. More frames move to the heap.
@@ -32,19 +31,13 @@ pub(super) struct Frame {
     pub(super) base: u32,
 }
 
-#[derive(Clone)]
+/// Hears of processes that failed: their number, and why.
+pub(crate) type FailureLog = Box<dyn FnMut(u64, &Error)>;
+
+/// Runs the processes of a program, one at a time: that one's heap and frames are in the machine.
 pub(crate) struct Machine {
-    pub(crate) symbols: Symbols,
-    pub(crate) syntaxes: Syntaxes,
+    pub(crate) program: Program,
     pub(crate) heap: Heap,
-    pub(crate) inlines: HashMap<Name, Vec<Inline>>,
-    /// All code. The loop holds on to it while it runs, so it grows only between.
-    pub(super) text: Rc<Vec<Instruction>>,
-    pub(super) index: Index,
-    global_numbers: HashMap<Name, u32>,
-    pub(super) global_names: Vec<Name>,
-    pub(super) globals: Vec<Word>,
-    pub(super) constants: Vec<Word>,
     pub(super) stack: Vec<Word>,
     pub(super) frames: Vec<Frame>,
     pub(super) pc: usize,
@@ -56,28 +49,47 @@ pub(crate) struct Machine {
     pub(super) kont: Word,
     /// Winders, handlers, parameters.
     pub(super) marks: Word,
+    /// What runs is parked here while a macro's procedure runs for it.
+    pub(super) parked: Vec<Word>,
     /// What primitives have charged and the loop has not yet counted.
     pub(super) charge: u64,
+    /// What the last turn used.
+    pub(super) used: u64,
     /// The most fuel that a turn used past its end.
     pub(super) overrun: u64,
-    pub(super) ports: Vec<Port>,
     pub(super) output: String,
-    pub(super) next_number: i64,
+    /// What the process raised that ended it.
+    pub(super) failure: Option<Word>,
+    /// What ended the main process while another one ran.
+    pub(super) main_failure: Option<Error>,
+    /// Hears of processes that failed, unless others are linked to them.
+    pub(super) on_failure: Option<FailureLog>,
+    /// The process that runs, but for its heap and frames.
+    pub(super) running: Box<Process>,
+    /// The others.
+    pub(super) table: Table,
+    pub(super) host: Box<dyn Host>,
 }
 
 impl Machine {
     pub(crate) fn new() -> Self {
+        Self::with(Program::new(), Arc::default())
+    }
+
+    /// A machine with a copy of the program, without its processes.
+    pub(crate) fn another(&self) -> Self {
+        Self::with(self.program.another(), self.heap.frozen().clone())
+    }
+
+    fn with(program: Program, frozen: Arc<Vec<Word>>) -> Self {
+        let mut heap = Heap::new(NURSERY_WORDS, LIMIT_WORDS);
+        heap.set_frozen(frozen);
+        let mut table = Table::default();
+        // The main process: the first number of a table.
+        let running = Box::new(Process::new(table.add()));
         Self {
-            symbols: Symbols::default(),
-            syntaxes: Syntaxes::default(),
-            heap: Heap::new(NURSERY_WORDS, LIMIT_WORDS),
-            inlines: HashMap::new(),
-            text: Rc::default(),
-            index: Index::default(),
-            global_numbers: HashMap::new(),
-            global_names: Vec::new(),
-            globals: Vec::new(),
-            constants: Vec::new(),
+            program,
+            heap,
             stack: vec![NIL; STACK_LEN],
             frames: Vec::new(),
             pc: 0,
@@ -86,11 +98,17 @@ impl Machine {
             live: 0,
             kont: NIL,
             marks: NIL,
+            parked: Vec::new(),
             charge: 0,
+            used: 0,
             overrun: 0,
-            ports: vec![Port::new(PortKind::Console)],
             output: String::new(),
-            next_number: 0,
+            failure: None,
+            main_failure: None,
+            on_failure: None,
+            running,
+            table,
+            host: Box::new(Local::real()),
         }
     }
 
@@ -99,16 +117,10 @@ impl Machine {
         std::mem::take(&mut self.output)
     }
 
-    /// The names of globals that have a value.
-    pub(crate) fn defined_names(&self) -> Vec<String> {
-        let defined = self.global_names.iter().zip(&self.globals).filter(|(_, value)| **value != UNSET);
-        defined.map(|(name, _)| self.symbols.text(*name).to_string()).collect()
-    }
-
     /// Whether both have one and the same text of code.
     #[cfg(test)]
     pub(crate) fn shares_code_with(&self, other: &Self) -> bool {
-        Rc::ptr_eq(&self.text, &other.text)
+        Arc::ptr_eq(&self.program.text, &other.program.text)
     }
 
     /// The most fuel that a turn used past its end, since this was called last.
@@ -116,28 +128,62 @@ impl Machine {
         std::mem::take(&mut self.overrun)
     }
 
-    /// The number of a global.
-    pub(crate) fn global(&mut self, name: Name) -> u32 {
-        if let Some(number) = self.global_numbers.get(&name) {
-            return *number;
+    /// The value of a global for the process that runs.
+    pub(super) fn global_at(&mut self, number: u32) -> Option<Word> {
+        let value = self.program.globals[number as usize];
+        if value != UNSET {
+            return Some(value);
         }
-        let number = self.globals.len() as u32;
-        self.globals.push(UNSET);
-        self.global_names.push(name);
-        self.global_numbers.insert(name, number);
-        number
+        let frozen = *self.program.open.get(&number)?;
+        let own = &self.running.own;
+        if let Some(own) = own.iter().find(|own| own.number == number && own.frozen == frozen) {
+            return Some(own.value);
+        }
+        let value = self.heap.thaw(frozen);
+        self.keep(OwnGlobal { number, frozen, value });
+        Some(value)
     }
 
+    fn keep(&mut self, own: OwnGlobal) {
+        self.running.own.retain(|other| other.number != own.number);
+        self.running.own.push(own);
+    }
+
+    /// Gives a global a value, for all processes.
+    ///
+    /// # Errors
+    /// [`Fail::Full`] if the values of globals take more than the limit of a heap.
+    pub(super) fn define(&mut self, number: u32, value: Word) -> Result<(), Fail> {
+        let before = self.heap.frozen().len();
+        let (frozen, is_open) = self.heap.freeze(value)?;
+        self.charge += (self.heap.frozen().len() - before) as u64 / 16;
+        self.program.globals[number as usize] = if is_open { UNSET } else { frozen };
+        if is_open {
+            self.program.open.insert(number, frozen);
+            self.keep(OwnGlobal { number, frozen, value });
+        } else if self.program.open.remove(&number).is_some() {
+            self.running.own.retain(|own| own.number != number);
+        }
+        Ok(())
+    }
+
+    /// The value of a global, or no value's word.
     pub(crate) fn global_value(&mut self, name: &str) -> Word {
-        let name = self.symbols.intern(name);
-        let number = self.global(name);
-        self.globals[number as usize]
+        let name = self.program.symbols.intern(name);
+        let number = self.program.global(name);
+        self.global_at(number).unwrap_or(UNSET)
     }
 
-    pub(crate) fn set_global(&mut self, name: &str, value: Word) {
-        let name = self.symbols.intern(name);
-        let number = self.global(name);
-        self.globals[number as usize] = value;
+    /// Gives a global a value, for all processes.
+    ///
+    /// # Errors
+    /// [`Fail::Full`] if the values of globals take more than the limit of a heap.
+    pub(crate) fn set_global(&mut self, name: &str, value: Word) -> Result<(), Fail> {
+        let name = self.program.symbols.intern(name);
+        let number = self.program.global(name);
+        self.define(number, value)?;
+        self.charge = 0;
+        Ok(())
     }
 
     /// Loads a unit; its first procedure begins at the place returned.
@@ -145,10 +191,10 @@ impl Machine {
     /// # Errors
     /// A message, if the machine's tables are full or a constant names no label.
     pub(crate) fn load(&mut self, unit: Unit) -> Result<usize, String> {
-        let base = self.text.len();
-        let first_constant = self.constants.len();
+        let base = self.program.text.len();
+        let first_constant = self.program.constants.len();
         let full = first_constant + unit.constants.len() >= 1 << 24
-            || self.globals.len() + unit.globals.len() >= 1 << 24
+            || self.program.globals.len() + unit.globals.len() >= 1 << 24
             || base + unit.code.len() >= u32::MAX as usize;
         if full {
             return Err("the machine's tables of code are full".into());
@@ -156,26 +202,28 @@ impl Machine {
         for constant in &unit.constants {
             let value =
                 value::of_datum(&mut self.heap, constant).map_err(|label| format!("no datum has label #{label}="))?;
-            self.constants.push(value);
+            let (frozen, _) = self.heap.freeze(value).map_err(|_| "constants take more than the limit of a heap")?;
+            self.program.constants.push(frozen);
         }
-        let globals: Vec<u32> = unit.globals.iter().map(|name| self.global(*name)).collect();
-        Rc::make_mut(&mut self.text).extend(unit.code.iter().map(|instruction| match instruction.op() {
+        let program = &mut self.program;
+        let globals: Vec<u32> = unit.globals.iter().map(|name| program.global(*name)).collect();
+        Arc::make_mut(&mut program.text).extend(unit.code.iter().map(|instruction| match instruction.op() {
             Op::Constant | Op::CellRead => instruction.with_c((first_constant + instruction.index()) as i64),
             Op::Global | Op::Define => instruction.with_c(i64::from(globals[instruction.index()])),
             _ => *instruction,
         }));
-        let hash = unit.hash(&self.symbols);
-        self.index.add(base, hash, unit);
+        let hash = unit.hash(&program.symbols);
+        program.index.add(base, hash, unit);
         Ok(base)
     }
 
     /// Sets the machine to call the procedure that begins at `entry`, without arguments.
     pub(crate) fn start(&mut self, entry: usize) {
-        let closure = self.heap.make(Tag::Closure, &[fixnum(entry as i64)]);
         self.frames.clear();
         self.kont = NIL;
+        self.marks = NIL;
         self.base = 0;
-        self.stack[0] = closure;
+        self.stack[0] = code(entry);
         self.arguments = 0;
         self.live = 1;
         self.pc = entry;

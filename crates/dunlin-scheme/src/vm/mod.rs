@@ -1,9 +1,10 @@
 //! The machine.
 //!
-//! - [`machine`]: its state, and how code is loaded;
+//! - [`program`]: what processes share; [`machine`]: that, and the process that runs; how code is loaded;
+//! - `schedule`: which process runs; what processes do to each other;
 //! - `run`: the loop, for the common cases; `slow`: the others; `turn`: what they leave to each other;
 //! - `frames`: the stack, and frames on the heap;
-//! - `state`: what runs as a value, and values as bytes;
+//! - `state`: values and processes as bytes;
 //! - `prim`: the primitives.
 
 mod compile;
@@ -12,7 +13,9 @@ mod frames;
 mod machine;
 mod port;
 mod prim;
+mod program;
 mod run;
+mod schedule;
 mod slow;
 mod state;
 mod trace;
@@ -20,7 +23,6 @@ mod turn;
 
 pub(crate) use machine::Machine;
 pub(crate) use prim::{builtins, inlines};
-pub(crate) use turn::Turn;
 
 /// The name of the prelude as a source text: backtraces leave it out.
 pub(crate) const PRELUDE_NAME: &str = "(prelude)";

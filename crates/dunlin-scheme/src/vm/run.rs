@@ -14,7 +14,7 @@ use crate::code::instruction::number;
 use crate::error::Error;
 use crate::heap::Tag;
 use crate::heap::word::{
-    CLOSURE, FALSE, NIL, OBJECT, PAIR, TAG_MASK, UNSET, Word, boolean, fixnum, fixnum_value, is_fixnum,
+    CLOSURE, FALSE, NIL, OBJECT, PAIR, TAG_MASK, UNSET, Word, boolean, code, fixnum, fixnum_value, is_fixnum,
 };
 
 /// The registers that instructions can name: any number of 16 bits is one, so none is checked.
@@ -28,10 +28,12 @@ fn window(words: &mut [Word; STACK_LEN], base: usize) -> &mut Window {
 impl Machine {
     /// Runs until the program ends, fails, or has used `fuel`.
     pub(crate) fn run(&mut self, fuel: u64) -> Result<Turn, Error> {
-        let mut fuel = i64::try_from(fuel).unwrap_or(i64::MAX);
+        self.failure = None;
+        let all = i64::try_from(fuel).unwrap_or(i64::MAX);
+        let mut fuel = all;
         loop {
             let stack = self.take_stack();
-            let text = self.text.clone();
+            let text = self.program.text.clone();
             let mut state = State { stack, pc: self.pc, base: self.base, arguments: self.arguments, fuel };
             let next = loop {
                 let exit = self.steps(&text, &mut state);
@@ -44,11 +46,13 @@ impl Machine {
             let State { stack, pc, base, arguments, fuel: left } = state;
             (self.pc, self.base, self.arguments, fuel) = (pc, base, arguments, left);
             self.overrun = self.overrun.max(left.min(0).unsigned_abs());
+            self.used = all.saturating_sub(left).unsigned_abs();
             drop(text);
             self.put_stack(stack);
             match next {
                 Ok(Next::Compile) => self.compile_argument(),
                 Ok(Next::Return(turn)) => return Ok(turn),
+                Err(Fail::Halt) => return Ok(Turn::Halted),
                 Err(Fail::Full) => {
                     let trace = self.trace(Some(self.pc.saturating_sub(1)));
                     return Err(Error::HeapLimit { limit_bytes: self.heap.limit() * 8, trace });
@@ -61,7 +65,7 @@ impl Machine {
 
     /// The instructions, one after the other. It is the table of what they mean.
     #[inline(never)]
-    fn steps(&mut self, code: &[Instruction], state: &mut State) -> Exit {
+    fn steps(&mut self, text: &[Instruction], state: &mut State) -> Exit {
         let State { stack, .. } = state;
         let words: &mut [Word; STACK_LEN] = stack.words.first_chunk_mut().expect("the stack has its size");
         let (frames, kont) = (&mut stack.frames, &mut stack.kont);
@@ -84,11 +88,11 @@ impl Machine {
         }
         macro_rules! call {
             ($procedure:expr) => {
-                pc = fixnum_value(self.heap.field($procedure, 1)) as usize
+                pc = self.heap.entry($procedure)
             };
         }
         let exit = loop {
-            let i = code[pc];
+            let i = text[pc];
             pc += 1;
             macro_rules! unless {
                 ($condition:expr) => {
@@ -138,7 +142,7 @@ impl Machine {
             macro_rules! branch {
                 ($c:expr, $op:tt) => {{
                     let truth = compare!($c, $op);
-                    pc = fused(code, pc, truth);
+                    pc = fused(text, pc, truth);
                 }};
             }
             match i.number() {
@@ -161,18 +165,21 @@ impl Machine {
                 }
                 number::LoadInt => r!(i.a()) = fixnum(i.wide_value()),
                 number::LoadImmediate => r!(i.a()) = i.wide_value() as u64,
-                number::Constant => r!(i.a()) = self.constants[i.index()],
+                number::Constant => r!(i.a()) = self.program.constants[i.index()],
                 number::Global => {
-                    let value = self.globals[i.index()];
+                    let value = self.program.globals[i.index()];
                     unless!(value != UNSET);
                     r!(i.a()) = value;
                 }
-                number::Define => self.globals[i.index()] = r!(i.a()),
                 number::Free => r!(i.a()) = self.heap.field(r!(0), 2 + i.index()),
                 number::Closure | number::ClosureOpen => {
-                    let entry = fixnum(pc as i64 + i.c());
-                    let closure = self.heap.make_with(Tag::Closure, &[entry], &registers[i.a()..i.a() + i.b()]);
-                    r!(i.a()) = closure;
+                    let entry = pc as i64 + i.c();
+                    if i.b() == 0 {
+                        r!(i.a()) = code(entry as usize);
+                        continue;
+                    }
+                    let variables = &registers[i.a()..i.a() + i.b()];
+                    r!(i.a()) = self.heap.make_with(Tag::Closure, &[fixnum(entry)], variables);
                     if i.number() == number::Closure {
                         made!();
                     }
@@ -257,7 +264,7 @@ impl Machine {
                     }
                     made!();
                 }
-                number::PrimitiveSpread | number::Control => break Exit::Slow,
+                number::Define | number::PrimitiveSpread | number::Control => break Exit::Slow,
                 number::Add => arithmetic!(r!(i.register()), overflowing_add),
                 number::Subtract => arithmetic!(r!(i.register()), overflowing_sub),
                 number::AddConstant => arithmetic!(fixnum(i.c()), overflowing_add),

@@ -44,13 +44,21 @@ impl Machine {
             Op::TailCall => self.call_object(state)?,
             // No frame is left.
             Op::Return => return Ok(Some(Next::Return(Turn::Done(state.register(i.b()))))),
+            Op::Define => {
+                self.define(i.index() as u32, state.register(i.a()))?;
+                state.fuel -= std::mem::take(&mut self.charge) as i64;
+            }
             Op::Global => {
-                let name = symbol(self.global_names[i.index()]);
+                if let Some(value) = self.global_at(i.index() as u32) {
+                    state.set_register(i.a(), value);
+                    return Ok(None);
+                }
+                let name = symbol(self.program.global_names[i.index()]);
                 self.raise(state, i.a(), Fail::Raise("unbound", "variable is not defined:".into(), vec![name]))?;
             }
             Op::CellRead => {
                 cell(&self.heap, state.register(i.b()))?;
-                let name = self.constants[i.index()];
+                let name = self.program.constants[i.index()];
                 let message = "variable is used before it has a value:".into();
                 self.raise(state, i.a(), Fail::Raise("unbound", message, vec![name]))?;
             }
@@ -204,10 +212,12 @@ impl Machine {
 
     fn collect(&mut self, state: &mut State, live: usize) -> Result<(), Fail> {
         let mut registers = [state.stack.kont, self.marks];
+        let mut held = self.running.roots();
         let stack = &mut state.stack.words[..live];
-        let roots: &mut [&mut [Word]] = &mut [stack, &mut registers, &mut self.globals, &mut self.constants];
+        let roots: &mut [&mut [Word]] = &mut [stack, &mut registers, &mut held, &mut self.parked];
         let result = self.heap.collect(roots, false);
         [state.stack.kont, self.marks] = registers;
+        self.running.set_roots(&held);
         Ok(result?)
     }
 
@@ -224,7 +234,7 @@ impl Machine {
         state.stack.words[state.base] = raise;
         state.stack.words[state.base + 1] = condition;
         state.arguments = 1;
-        state.pc = fixnum_value(self.heap.field(raise, 1)) as usize;
+        state.pc = self.heap.entry(raise);
         Ok(())
     }
 
@@ -243,7 +253,7 @@ impl Machine {
             (_, 0) => format!("expected {least} arguments"),
             _ => format!("expected at least {least} arguments"),
         };
-        let name = self.index.place(state.pc - 1).map(|place| place.procedure).unwrap_or_default();
+        let name = self.program.index.place(state.pc - 1).map(|place| place.procedure).unwrap_or_default();
         let name = if name.is_empty() { "procedure".into() } else { name };
         let message = format!("{name}: {expected}, got {}", state.arguments);
         // The caller is where the error is.
@@ -271,7 +281,7 @@ impl Machine {
         let list = self.heap.list(&state.stack.words[first..first + state.arguments], NIL);
         state.stack.words[state.base..first + 2].copy_from_slice(&[callee, object, list]);
         state.arguments = 2;
-        state.pc = fixnum_value(self.heap.field(callee, 1)) as usize;
+        state.pc = self.heap.entry(callee);
         Ok(())
     }
 
@@ -279,7 +289,7 @@ impl Machine {
     fn dispatch(&mut self, state: &mut State) -> Result<(), Fail> {
         let procedure = state.stack.words[state.base];
         if procedure & TAG_MASK == CLOSURE {
-            state.pc = fixnum_value(self.heap.field(procedure, 1)) as usize;
+            state.pc = self.heap.entry(procedure);
             return Ok(());
         }
         self.call_object(state)
@@ -343,8 +353,21 @@ impl Machine {
                 }
             }
             Control::Compile => return Ok(Some(Next::Compile)),
+            Control::Wait => {
+                let mut arguments = [1, 2, 3].map(|at| argument(state, at));
+                match self.wait(&mut arguments) {
+                    Ok(value) => state.set_register(1, value),
+                    Err(deadline) => {
+                        // The process goes on with this instruction: a wait is asked anew, wherever that is.
+                        state.pc -= 1;
+                        self.live = state.base + 4;
+                        return Ok(Some(Next::Return(Turn::Waiting(deadline))));
+                    }
+                }
+            }
             Control::Uncaught => {
                 let object = argument(state, 1);
+                self.failure = Some(object);
                 let text = self.raised(object);
                 return Err(Fail::End(text));
             }
@@ -367,7 +390,7 @@ impl Machine {
 
 /// The items of a list; false if it is none.
 pub(super) fn list_items(heap: &Heap, mut list: Word, items: &mut Vec<Word>) -> bool {
-    while list & TAG_MASK == PAIR && items.len() <= heap.len() {
+    while list & TAG_MASK == PAIR && items.len() <= heap.span() {
         items.push(heap.car(list));
         list = heap.cdr(list);
     }

@@ -1,29 +1,43 @@
-//! A machine's state as a value, and values as bytes.
+//! What runs as a value; values and processes as bytes.
 
 use super::machine::Machine;
+use super::program::Program;
+use super::slow::list_items;
 use crate::error::Error;
 use crate::heap::Tag;
-use crate::heap::word::{NIL, Word};
+use crate::heap::word::{NIL, PAIR, TAG_MASK, Word, as_pid, as_symbol, fixnum, fixnum_value, is_fixnum, pid, symbol};
+use crate::proc::{OwnGlobal, Process};
 use crate::wire::{self, Limits, ReadError, WriteError};
 
 impl Machine {
-    /// Between two turns: moves all that runs to the heap, and returns it as a continuation to resume.
-    pub(super) fn park(&mut self) -> Word {
+    /// Between two turns: moves all that runs to the heap, and returns it as a frame.
+    pub(super) fn park_frames(&mut self) -> Word {
         let mut stack = self.take_stack();
         stack.move_to_heap(&mut self.heap, self.base);
         let registers = &stack.words[self.base..self.live];
         let frame = self.heap.frame(stack.kont, self.pc as u32, registers);
         stack.kont = NIL;
         self.put_stack(stack);
+        frame
+    }
+
+    /// Between two turns: moves all that runs to the heap, and returns it as a continuation to resume.
+    pub(super) fn park(&mut self) -> Word {
+        let frame = self.park_frames();
         self.heap.make(Tag::Continuation, &[frame, self.marks])
     }
 
     /// Sets the machine to go on where `parked` was parked.
     pub(super) fn resume(&mut self, parked: Word) {
+        self.marks = self.heap.field(parked, 2);
+        self.resume_frame(self.heap.field(parked, 1));
+    }
+
+    /// Sets the machine to go on at a frame that was parked.
+    pub(super) fn resume_frame(&mut self, frame: Word) {
         let mut stack = self.take_stack();
         stack.frames.clear();
-        stack.kont = self.heap.field(parked, 1);
-        self.marks = self.heap.field(parked, 2);
+        stack.kont = frame;
         let (pc, registers) = stack.restore(&self.heap).expect("a parked machine has a frame");
         (self.pc, self.base, self.live) = (pc, 0, registers);
         self.put_stack(stack);
@@ -31,23 +45,115 @@ impl Machine {
 
     /// Writes what a value reaches.
     pub(crate) fn write(&self, value: Word) -> Result<Vec<u8>, WriteError> {
-        wire::write(&self.heap, &self.symbols, &self.index, value, Limits::default().ports)
+        self.write_with(value, Limits::default().ports)
     }
 
-    /// Writes what runs, and goes on with what was read from the bytes: as if it moved, but for its ports.
-    pub(crate) fn rewrite(&mut self) -> Result<(), Error> {
-        let failed = |error: &dyn std::error::Error| Error::Image(error.to_string());
-        let parked = self.park();
-        let limits = Limits { ports: self.ports.len(), ..Limits::default() };
-        let image =
-            wire::write(&self.heap, &self.symbols, &self.index, parked, limits.ports).map_err(|e| failed(&e))?;
-        let parked = wire::read(&mut self.heap, &mut self.symbols, &self.index, &self.text, &image, limits);
-        self.resume(parked.map_err(|e| failed(&e))?);
-        Ok(())
+    fn write_with(&self, value: Word, ports: usize) -> Result<Vec<u8>, WriteError> {
+        let Program { symbols, index, names, .. } = &self.program;
+        wire::write(&self.heap, symbols, index, names, value, ports)
     }
 
     /// Reads an image. Until the value is in a root, nothing may collect.
     pub(crate) fn read(&mut self, image: &[u8]) -> Result<Word, ReadError> {
-        wire::read(&mut self.heap, &mut self.symbols, &self.index, &self.text, image, Limits::default())
+        self.read_with(image, Limits::default())
+    }
+
+    fn read_with(&mut self, image: &[u8], limits: Limits) -> Result<Word, ReadError> {
+        let Program { symbols, index, text, names, .. } = &mut self.program;
+        wire::read(&mut self.heap, symbols, names, index, text, image, limits)
+    }
+
+    /// Writes the process that runs, and goes on with what was read from the bytes: as if it moved, but for
+    /// its ports.
+    pub(crate) fn rewrite(&mut self) -> Result<(), Error> {
+        let failed = |error: &dyn std::error::Error| Error::Image(error.to_string());
+        let ports = self.program.ports.len();
+        self.running.frame = self.park_frames();
+        self.running.marks = self.marks;
+        let image = self.process_image(ports).map_err(|e| failed(&e))?;
+        let running = &mut *self.running;
+        let mut process = Process::new(running.pid);
+        process.wait = running.wait;
+        process.is_queued = running.is_queued;
+        *running = process;
+        self.heap.clear();
+        self.restore_process(&image, Limits { ports, ..Limits::default() }).map_err(|e| failed(&e))?;
+        self.marks = self.running.marks;
+        self.resume_frame(self.running.frame);
+        Ok(())
+    }
+
+    /// The process in the machine as bytes, once its frames are parked: all that it holds, with its mailbox.
+    pub(super) fn process_image(&mut self, ports: usize) -> Result<Vec<u8>, WriteError> {
+        let mut messages = Vec::new();
+        for number in self.running.mailbox.numbers() {
+            if let Some(message) = self.message(number) {
+                messages.push(self.heap.cons(fixnum(number as i64), message));
+            }
+        }
+        let exits: Vec<Word> = self.running.exits.iter().map(|exit| self.heap.unpack(exit)).collect();
+        let links: Vec<Word> = self.running.links.iter().map(|link| pid(*link)).collect();
+        let mut own = Vec::new();
+        for OwnGlobal { number, value, .. } in &self.running.own {
+            let name = symbol(self.program.global_names[*number as usize]);
+            own.push(self.heap.cons(name, *value));
+        }
+        let Process { pid: number, frame, marks, mailbox, .. } = &*self.running;
+        let (number, frame, marks, last) = (*number, *frame, *marks, mailbox.last());
+        let [messages, exits, links, own] = [messages, exits, links, own].map(|items| self.heap.list(&items, NIL));
+        let fields = [pid(number), frame, marks, messages, fixnum(last as i64), exits, links, own];
+        let whole = self.heap.make(Tag::Vector, &fields);
+        self.write_with(whole, ports)
+    }
+
+    /// Makes the process in the machine, which must be new, the one that an image holds. Its number in the
+    /// image becomes the number of this one.
+    pub(super) fn restore_process(&mut self, image: &[u8], limits: Limits) -> Result<(), ReadError> {
+        let base = self.heap.len();
+        let whole = self.read_with(image, limits)?;
+        if self.heap.tag(whole) != Some(Tag::Vector) {
+            return Err(ReadError::Unsound);
+        }
+        if let Some(old) = self.heap.item(whole, 0).filter(|word| as_pid(*word).is_some()) {
+            self.heap.replace(base, old, pid(self.running.pid));
+        }
+        let fields = self.heap.fields(whole).to_vec();
+        self.restored(&fields).ok_or(ReadError::Unsound)
+    }
+
+    fn restored(&mut self, fields: &[Word]) -> Option<()> {
+        let [_, frame, marks, messages, last, exits, links, own] = *fields else { return None };
+        let heap = &self.heap;
+        let is_frame = heap.tag(frame) == Some(Tag::Frame);
+        if !is_frame || !(marks == NIL || heap.tag(marks) == Some(Tag::Marks)) {
+            return None;
+        }
+        let items = |list| {
+            let mut items = Vec::new();
+            list_items(heap, list, &mut items).then_some(items)
+        };
+        let number = |word: Word| if is_fixnum(word) { u64::try_from(fixnum_value(word)).ok() } else { None };
+        let pair = |word: Word| if word & TAG_MASK == PAIR { Some((heap.car(word), heap.cdr(word))) } else { None };
+        let message = |word: Word| pair(word).and_then(|(at, message)| Some((number(at)?, message)));
+        let messages = items(messages)?.into_iter().map(message).collect::<Option<Vec<_>>>()?;
+        let links = items(links)?.into_iter().map(as_pid).collect::<Option<_>>()?;
+        let named = |word: Word| pair(word).and_then(|(name, value)| Some((as_symbol(name)?, value)));
+        let named = items(own)?.into_iter().map(named).collect::<Option<Vec<_>>>()?;
+        let exits = items(exits)?;
+        let process = &mut *self.running;
+        if !process.mailbox.restore(&messages, number(last)?) {
+            return None;
+        }
+        process.links = links;
+        process.exits = exits.into_iter().map(|exit| self.heap.pack(exit)).collect();
+        for (name, value) in named {
+            let number = self.program.global(name);
+            // Where the program has another value by now, that counts.
+            if let Some(frozen) = self.program.open.get(&number) {
+                process.own.push(OwnGlobal { number, frozen: *frozen, value });
+            }
+        }
+        (process.frame, process.marks) = (frame, marks);
+        Some(())
     }
 }

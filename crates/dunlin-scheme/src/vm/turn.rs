@@ -12,6 +12,10 @@ pub(crate) enum Turn {
     Done(Word),
     /// The fuel is used up; the next turn goes on.
     OutOfFuel,
+    /// The process waits for a message, at most until this time.
+    Waiting(Option<u64>),
+    /// The process ended itself.
+    Halted,
 }
 
 /// What the machine does after it has left the loop.

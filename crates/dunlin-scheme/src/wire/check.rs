@@ -9,7 +9,8 @@ use std::collections::HashMap;
 use crate::code::{Index, Instruction};
 use crate::heap::object::{Tag, is_raw_header, size_of, tag_of};
 use crate::heap::word::{
-    HEADER, NIL, PAIR, TAG_MASK, UNSET, Word, as_symbol, fixnum, fixnum_value, index as index_of, is_fixnum, is_pointer,
+    HEADER, NIL, PAIR, TAG_MASK, UNSET, Word, as_code, as_symbol, fixnum, fixnum_value, index as index_of, is_fixnum,
+    is_pointer,
 };
 use crate::num::{IBig, Number};
 
@@ -112,7 +113,10 @@ impl Image<'_> {
             return false;
         }
         let pc = fixnum_value(pc) as usize;
-        let entry = self.words[self.start(registers[0]) + 1];
+        let entry = match as_code(registers[0]) {
+            Some(entry) => fixnum(entry as i64),
+            None => self.words[self.start(registers[0]) + 1],
+        };
         is_fixnum(entry)
             && self.index.procedure(pc) == Some(fixnum_value(entry) as usize)
             && self.index.is_return_point(self.text, pc, registers.len())
@@ -123,6 +127,9 @@ impl Image<'_> {
     }
 
     fn tag(&self, word: Word) -> Option<Tag> {
+        if as_code(word).is_some() {
+            return Some(Tag::Closure);
+        }
         if is_pointer(word) && word & TAG_MASK != PAIR { kind(self.words, self.start(word)) } else { None }
     }
 

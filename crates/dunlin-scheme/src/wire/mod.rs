@@ -6,27 +6,32 @@
 //!
 //! - [`write`]: a value to bytes;
 //! - [`read`]: bytes to words, with limits;
+//! - [`node`]: processes and tags of other programs;
 //! - [`check`]: what the machine relies on, before it sees the words.
 //!
 //! # Format
 //!
-//! `DSI`, the version of the format (1), that of the code (varint); the number of units and their hashes; the
-//! number of symbols and their texts; the number of objects; each object; the value. Numbers are varints of
+//! `DSI`, the version of the format (2), that of the code (varint); the number of units and their hashes; the
+//! number of symbols and their texts; the number of programs and their numbers (8 bytes each); the number of
+//! objects; each object; the value. Numbers are varints of
 //! seven bits a byte, the least first. An object is its kind (0 a pair, or the tag plus one), its size
 //! unless the kind tells it, and its fields. A field begins with a byte: 0 a fixnum (zigzag), 1 a character,
-//! 2 a symbol, 3 a constant, 4 an object, 5 a place in code (unit, place).
+//! 2 a symbol, 3 a constant, 4 an object, 5 a place in code (unit, place), 6 a process, 7 a tag (program,
+//! number).
 
 mod check;
+mod node;
 mod read;
 mod write;
 
+pub(crate) use node::NodeNames;
 pub use read::ReadError;
 pub(crate) use read::{Limits, read};
 pub use write::WriteError;
 pub(crate) use write::write;
 
 /// What an image begins with.
-const MAGIC: &[u8; 4] = b"DSI\x01";
+const MAGIC: &[u8; 4] = b"DSI\x02";
 
 /// The bytes that a field begins with.
 mod field {
@@ -36,4 +41,6 @@ mod field {
     pub(super) const CONSTANT: u8 = 3;
     pub(super) const OBJECT: u8 = 4;
     pub(super) const CODE: u8 = 5;
+    pub(super) const PROCESS: u8 = 6;
+    pub(super) const TAG: u8 = 7;
 }

@@ -3,13 +3,14 @@
 //! Each field of an object takes at least one byte of the image, so that no claim of a size takes memory
 //! before its bytes are there; the limits bound the rest.
 
-use super::{MAGIC, check, field};
+use super::{MAGIC, NodeNames, check, field};
 use crate::code::unit::{CODE_VERSION, Hash};
 use crate::code::{Index, Instruction};
 use crate::heap::Heap;
 use crate::heap::object::{Tag, header};
 use crate::heap::word::{
-    CLOSURE, EOF, FALSE, NIL, OBJECT, PAIR, TRUE, UNSET, UNSPECIFIED, Word, character, fixnum, pointer, symbol,
+    CLOSURE, EOF, FALSE, NIL, OBJECT, PAIR, TRUE, UNSET, UNSPECIFIED, Word, character, code, fixnum, fixnum_value, pid,
+    pointer, symbol, tag,
 };
 use crate::names::{Name, Symbols};
 use crate::num::{FIXNUM_MAX, FIXNUM_MIN};
@@ -63,6 +64,7 @@ type Result<T> = std::result::Result<T, ReadError>;
 pub(crate) fn read(
     heap: &mut Heap,
     symbols: &mut Symbols,
+    nodes: &mut NodeNames,
     index: &Index,
     text: &[Instruction],
     image: &[u8],
@@ -89,11 +91,15 @@ pub(crate) fn read(
         }
         names.push(symbols.intern(name));
     }
+    let mut programs = Vec::new();
+    for _ in 0..input.count(8)? {
+        programs.push(u64::from_le_bytes(input.take(8)?.try_into().expect("8 bytes were taken")));
+    }
     let count = input.count(2)?;
     if count > limits.objects {
         return Err(ReadError::TooLarge);
     }
-    let mut decoder = Decoder { input, units, names, count, words: Vec::new(), starts: Vec::new() };
+    let mut decoder = Decoder { input, units, names, nodes, programs, count, words: Vec::new(), starts: Vec::new() };
     for _ in 0..count {
         decoder.object()?;
     }
@@ -110,6 +116,10 @@ pub(crate) fn read(
             let start = *start as usize;
             let tag = match check::kind(&words, start) {
                 None => PAIR,
+                // Without variables it is the place of its code.
+                Some(Tag::Closure) if words[start] == header(Tag::Closure, 1) => {
+                    return code(fixnum_value(words[start + 1]) as usize);
+                }
                 Some(Tag::Closure) => CLOSURE,
                 Some(_) => OBJECT,
             };
@@ -188,6 +198,8 @@ struct Decoder<'i> {
     input: Input<'i>,
     units: Vec<(usize, usize)>,
     names: Vec<Name>,
+    nodes: &'i mut NodeNames,
+    programs: Vec<u64>,
     count: usize,
     words: Vec<Word>,
     /// Where each object begins in `words`.
@@ -284,6 +296,11 @@ impl Decoder<'_> {
                 .copied()
                 .ok_or(malformed),
             field::OBJECT if value < self.count as u64 => Ok((value << 8) | NUMBERED),
+            field::PROCESS | field::TAG => {
+                let node = usize::try_from(value).ok().and_then(|at| self.programs.get(at)).ok_or(malformed)?;
+                let number = self.nodes.near(*node, self.input.varint()?).ok_or(malformed)?;
+                Ok(if kind == field::PROCESS { pid(number) } else { tag(number) })
+            }
             _ => Err(malformed),
         }
     }
@@ -309,10 +326,11 @@ mod tests {
         let mut symbols = Symbols::default();
         let names: Vec<Word> = ["one", "two"].map(|name| symbol(symbols.intern(name))).into();
         let list = heap.list(&names, NIL);
-        let image = super::super::write(&heap, &symbols, &Index::default(), list, 1).unwrap();
+        let image = super::super::write(&heap, &symbols, &Index::default(), &NodeNames::new(), list, 1).unwrap();
         let read = |limits| {
             let mut heap = Heap::new(64, 1 << 20);
-            read(&mut heap, &mut Symbols::default(), &Index::default(), &[], &image, limits).map(|_| ())
+            read(&mut heap, &mut Symbols::default(), &mut NodeNames::new(), &Index::default(), &[], &image, limits)
+                .map(|_| ())
         };
         let exact = Limits { bytes: image.len(), objects: 2, symbols: 2, ports: 1 };
         assert_eq!(read(exact), Ok(()));

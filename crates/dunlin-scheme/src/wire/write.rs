@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::{MAGIC, field};
+use super::{MAGIC, NodeNames, field};
 use crate::code::Index;
 use crate::code::unit::{CODE_VERSION, Hash};
-use crate::heap::word::{FIXNUM, PAIR, TAG_MASK, Word, as_character, as_symbol, fixnum, fixnum_value, is_pointer};
+use crate::heap::word::{
+    FIXNUM, PAIR, TAG_MASK, Word, as_character, as_code, as_pid, as_symbol, as_tag, fixnum, fixnum_value, is_pointer,
+};
 use crate::heap::{Heap, Tag};
 use crate::names::{Name, Symbols};
 
@@ -23,6 +25,7 @@ pub(crate) fn write(
     heap: &Heap,
     symbols: &Symbols,
     index: &Index,
+    nodes: &NodeNames,
     root: Word,
     ports: usize,
 ) -> Result<Vec<u8>, WriteError> {
@@ -33,6 +36,8 @@ pub(crate) fn write(
         objects: Vec::new(),
         numbers: HashMap::new(),
         units: Table::default(),
+        nodes,
+        programs: Table::default(),
         symbols: Table::default(),
         out: Vec::new(),
     };
@@ -45,13 +50,15 @@ pub(crate) fn write(
         at += 1;
     }
     writer.word(root);
-    let Writer { objects, units, symbols: names, out: body, .. } = writer;
+    let Writer { objects, units, symbols: names, programs, out: body, .. } = writer;
     let mut image = MAGIC.to_vec();
     varint(&mut image, u64::from(CODE_VERSION));
     varint(&mut image, units.items.len() as u64);
     units.items.iter().for_each(|hash| image.extend_from_slice(&hash.0));
     varint(&mut image, names.items.len() as u64);
     names.items.iter().for_each(|name| bytes(&mut image, symbols.text(*name).as_bytes()));
+    varint(&mut image, programs.items.len() as u64);
+    programs.items.iter().for_each(|node| image.extend_from_slice(&node.to_le_bytes()));
     varint(&mut image, objects.len() as u64);
     image.extend_from_slice(&body);
     Ok(image)
@@ -65,6 +72,8 @@ struct Writer<'a> {
     objects: Vec<Word>,
     numbers: HashMap<Word, u64>,
     units: Table<Hash>,
+    nodes: &'a NodeNames,
+    programs: Table<u64>,
     symbols: Table<Name>,
     out: Vec<u8>,
 }
@@ -108,6 +117,11 @@ impl Writer<'_> {
             return Ok(());
         };
         self.out.push(tag as u8 + 1);
+        if let Some(entry) = as_code(object) {
+            varint(&mut self.out, 1);
+            self.code(fixnum(entry as i64));
+            return Ok(());
+        }
         let fields = heap.fields(object);
         match tag {
             Tag::Flonum => self.out.extend_from_slice(&fields[0].to_le_bytes()),
@@ -152,12 +166,23 @@ impl Writer<'_> {
         } else if let Some(name) = as_symbol(word) {
             let number = self.symbols.number(name);
             self.put(field::SYMBOL, number);
+        } else if let Some(number) = as_pid(word) {
+            self.far(field::PROCESS, number);
+        } else if let Some(number) = as_tag(word) {
+            self.far(field::TAG, number);
         } else if is_pointer(word) {
             let number = self.number(word);
             self.put(field::OBJECT, number);
         } else {
             self.put(field::CONSTANT, word >> 8);
         }
+    }
+
+    fn far(&mut self, kind: u8, number: u64) {
+        let (node, number) = self.nodes.far(number);
+        let program = self.programs.number(node);
+        self.put(kind, program);
+        varint(&mut self.out, number);
     }
 
     fn code(&mut self, pc: Word) {

@@ -77,7 +77,7 @@ pub(super) const TABLE: &[Row] = &[
 ];
 
 fn show(machine: &mut Machine, arguments: &[Word], style: Style) -> Result {
-    let text = print::within(&machine.heap, &machine.symbols, arguments[0], style, print::TEXT_MAX);
+    let text = print::within(&machine.heap, &machine.program.symbols, arguments[0], style, print::TEXT_MAX);
     let too_long = |_| Fail::Raise("limit", format!("the text is longer than {} bytes", print::TEXT_MAX), vec![]);
     let text = text.map_err(too_long)?;
     machine.charge += text.len() as u64 / 16;
@@ -91,7 +91,7 @@ fn read(machine: &mut Machine, arguments: &[Word]) -> Result {
         _ => return Err(wrong_type("a textual input port", arguments[0])),
     };
     let mut reader = Reader::new(&text[at..], &"input".into());
-    let datum = reader.next(&mut machine.symbols);
+    let datum = reader.next(&mut machine.program.symbols);
     let end = at + reader.offset();
     machine.charge += (end - at) as u64 / 8;
     if let PortKind::TextIn { at, .. } = &mut machine.port(arguments[0])?.kind {
@@ -119,11 +119,11 @@ const PORTS_MAX: usize = 1 << 20;
 
 impl Machine {
     fn open(&mut self, kind: PortKind) -> Result {
-        if self.ports.len() >= PORTS_MAX {
+        if self.program.ports.len() >= PORTS_MAX {
             return Err(Fail::Raise("limit", "too many ports".into(), vec![]));
         }
-        self.ports.push(Port::new(kind));
-        let number = fixnum(self.ports.len() as i64 - 1);
+        self.program.ports.push(Port::new(kind));
+        let number = fixnum(self.program.ports.len() as i64 - 1);
         Ok(self.heap.make(Tag::Port, &[number]))
     }
 
@@ -134,7 +134,7 @@ impl Machine {
         let number = self.heap.field(word, 1);
         let number = if is_fixnum(number) { usize::try_from(fixnum_value(number)).ok() } else { None };
         let gone = || Fail::Raise("port", "the port is not of this machine".into(), vec![word]);
-        self.ports.get_mut(number.ok_or_else(gone)?).ok_or_else(gone)
+        self.program.ports.get_mut(number.ok_or_else(gone)?).ok_or_else(gone)
     }
 
     fn port(&mut self, word: Word) -> Result<&mut Port> {

@@ -142,7 +142,7 @@ fn length(machine: &mut Machine, arguments: &[Word]) -> Result {
     let mut count = machine.size_argument(arguments[1])?;
     let end = count + STEP;
     // A list of more pairs than the heap has words is a cycle.
-    let most = machine.heap.len();
+    let most = machine.heap.span();
     while rest & TAG_MASK == PAIR {
         if count == end {
             machine.charge += STEP as u64 / 16;

@@ -6,6 +6,7 @@ mod control;
 mod io;
 mod lists;
 mod numbers;
+mod processes;
 mod text;
 mod vectors;
 
@@ -42,7 +43,8 @@ impl Primitive {
 
 /// All primitives; code names them by their place.
 pub(super) static PRIMITIVES: LazyLock<Vec<Primitive>> = LazyLock::new(|| {
-    let tables = [lists::TABLE, numbers::TABLE, text::TABLE, vectors::TABLE, control::TABLE, io::TABLE];
+    let tables =
+        [lists::TABLE, numbers::TABLE, text::TABLE, vectors::TABLE, control::TABLE, io::TABLE, processes::TABLE];
     let all = tables.iter().flat_map(|table| table.iter());
     all.map(|&(name, least, most, run)| Primitive { name, least, most, run }).collect()
 });
@@ -58,16 +60,18 @@ pub(super) enum Control {
     Throw,
     Compile,
     Uncaught,
+    Wait,
 }
 
 /// Their names, parameters, and whether more arguments come as a list.
-const CONTROLS: [(&str, u16, u16, Control); 6] = [
+const CONTROLS: [(&str, u16, u16, Control); 7] = [
     ("apply", 1, 1, Control::Apply),
     ("%call-with-value", 2, 0, Control::CallWithValue),
     ("%call/cc", 1, 0, Control::Capture),
     ("%throw", 2, 0, Control::Throw),
     ("%compile", 1, 0, Control::Compile),
     ("%uncaught", 1, 0, Control::Uncaught),
+    ("%wait", 3, 0, Control::Wait),
 ];
 
 impl Control {

@@ -1,0 +1,57 @@
+;; Processes. A wait for a message takes steps: the machine tells the number of the next message that the
+;; waiting process has not looked at, and a continuation that goes on elsewhere begins with the first there.
+
+(define (%process thunk) (thunk))
+
+(define (%raise-exit) (%raise (%take-exit)))
+
+(define ?
+  (case-lambda
+    (() (%first #f (lambda () (%raise 'timeout))))
+    ((seconds) (%first (%deadline seconds) (lambda () (%raise 'timeout))))
+    ((seconds default) (%first (%deadline seconds) (lambda () default)))))
+(define (%first deadline otherwise)
+  (let* ((me (%self)) (step (%wait me 0 deadline)))
+    (cond ((eq? step #t) (%raise-exit))
+          (step (let ((message (%message step))) (%accept me step) message))
+          (else (otherwise)))))
+
+(define ??
+  (case-lambda
+    ((accepts?) (%first-that accepts? #f (lambda () (%raise 'timeout))))
+    ((accepts? seconds) (%first-that accepts? (%deadline seconds) (lambda () (%raise 'timeout))))
+    ((accepts? seconds default) (%first-that accepts? (%deadline seconds) (lambda () default)))))
+(define (%first-that accepts? deadline otherwise)
+  (let ((me (%self)))
+    (let loop ((seen 0))
+      (let ((step (%wait me seen deadline)))
+        (cond ((eq? step #t) (%raise-exit))
+              (step
+               (let ((message (%message step)))
+                 (if (accepts? message) (begin (%accept me step) message) (loop step))))
+              (else (otherwise)))))))
+
+(define !?
+  (case-lambda
+    ((to message) (%ask to message #f (lambda () (%raise 'timeout))))
+    ((to message seconds) (%ask to message (%deadline seconds) (lambda () (%raise 'timeout))))
+    ((to message seconds default) (%ask to message (%deadline seconds) (lambda () default)))))
+(define (%ask to message deadline otherwise)
+  (let ((tag (make-tag)))
+    (! to (list (%self) tag message))
+    (let ((reply
+           (%first-that
+            (lambda (reply)
+              (and (pair? reply) (eq? (car reply) tag) (pair? (cdr reply)) (null? (cddr reply))))
+            deadline
+            (lambda () #f))))
+      (if reply (cadr reply) (otherwise)))))
+
+(define (sleep seconds)
+  (let ((me (%self)) (deadline (%deadline seconds)))
+    (let loop ((seen 0))
+      (let ((step (%wait me seen deadline)))
+        (cond ((eq? step #t) (%raise-exit))
+              (step (loop step)))))))
+
+(define (full-link pid) (inbound-link pid) (outbound-link pid))

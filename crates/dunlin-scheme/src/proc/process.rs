@@ -1,0 +1,177 @@
+//! A process.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::heap::word::NIL;
+use crate::heap::{Parcel, Space, Word};
+
+/// What a process does while it does not run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wait {
+    /// It can run.
+    Ready,
+    /// It waits for a message, at most until this time of the host.
+    Message(Option<u64>),
+}
+
+/// A process. While it runs, its heap and frames are in the machine.
+pub(crate) struct Process {
+    pub(crate) pid: u64,
+    pub(crate) space: Space,
+    /// Where it goes on: a frame of its heap.
+    pub(crate) frame: Word,
+    pub(crate) marks: Word,
+    pub(crate) mailbox: Mailbox,
+    /// What processes raised that this one is linked to, not yet raised here.
+    pub(crate) exits: VecDeque<Parcel>,
+    /// The processes that hear of an abnormal end of this one.
+    pub(crate) links: BTreeSet<u64>,
+    /// Its copies of globals with cells that were not written.
+    pub(crate) own: Vec<OwnGlobal>,
+    pub(crate) wait: Wait,
+    /// Whether the host has it among those that can run.
+    pub(crate) is_queued: bool,
+}
+
+/// A process's copy of a global.
+#[derive(Clone, Copy)]
+pub(crate) struct OwnGlobal {
+    pub(crate) number: u32,
+    /// The value that was copied: another one if the global was defined again.
+    pub(crate) frozen: Word,
+    pub(crate) value: Word,
+}
+
+impl Process {
+    pub(crate) fn new(pid: u64) -> Self {
+        Self {
+            pid,
+            space: Space::default(),
+            frame: NIL,
+            marks: NIL,
+            mailbox: Mailbox::default(),
+            exits: VecDeque::new(),
+            links: BTreeSet::new(),
+            own: Vec::new(),
+            wait: Wait::Ready,
+            is_queued: false,
+        }
+    }
+
+    /// The values that it holds in its heap, besides its frames.
+    pub(crate) fn roots(&self) -> Vec<Word> {
+        let messages = self.mailbox.items.iter().take(self.mailbox.unpacked).map(|item| item.parcel.root);
+        messages.chain(self.own.iter().map(|own| own.value)).collect()
+    }
+
+    /// Sets the values that `roots` returned to where they have moved.
+    pub(crate) fn set_roots(&mut self, roots: &[Word]) {
+        let unpacked = self.mailbox.unpacked;
+        let messages = self.mailbox.items.iter_mut().take(unpacked).map(|item| &mut item.parcel.root);
+        let places = messages.chain(self.own.iter_mut().map(|own| &mut own.value));
+        places.zip(roots).for_each(|(place, root)| *place = *root);
+    }
+
+    /// The bytes that it takes while it does not run.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.space.bytes()
+            + self.mailbox.items.capacity() * size_of::<Item>()
+            + 8 * self.mailbox.items.iter().map(|item| item.parcel.words.len()).sum::<usize>()
+            + self.own.capacity() * size_of::<OwnGlobal>()
+    }
+}
+
+/// Messages in the order in which they came.
+#[derive(Default)]
+pub(crate) struct Mailbox {
+    /// By ascending number.
+    items: VecDeque<Item>,
+    /// So many of the first were looked at: they lie in the heap.
+    unpacked: usize,
+    last: u64,
+    /// What the messages that were not looked at take.
+    words: usize,
+}
+
+struct Item {
+    number: u64,
+    parcel: Parcel,
+}
+
+/// What a message takes besides its objects.
+const ITEM_WORDS: usize = size_of::<Item>() / 8;
+
+impl Mailbox {
+    /// Adds a message, and returns the words that the mailbox takes.
+    pub(crate) fn push(&mut self, parcel: Parcel) -> usize {
+        self.words += parcel.words.len();
+        self.last += 1;
+        self.items.push_back(Item { number: self.last, parcel });
+        self.words + self.items.len() * ITEM_WORDS
+    }
+
+    /// The number of the first message after `number`; numbers begin with one.
+    pub(crate) fn after(&self, number: u64) -> Option<u64> {
+        self.items.get(self.place_after(number)).map(|item| item.number)
+    }
+
+    fn place_after(&self, number: u64) -> usize {
+        self.items.partition_point(|item| item.number <= number)
+    }
+
+    fn place(&self, number: u64) -> Option<usize> {
+        let at = self.items.partition_point(|item| item.number < number);
+        self.items.get(at).filter(|item| item.number == number).map(|_| at)
+    }
+
+    /// A message; `unpack` puts it into the heap when it is looked at for the first time.
+    pub(crate) fn message(&mut self, number: u64, mut unpack: impl FnMut(&Parcel) -> Word) -> Option<Word> {
+        let at = self.place(number)?;
+        while self.unpacked <= at {
+            let parcel = &mut self.items[self.unpacked].parcel;
+            self.words -= parcel.words.len();
+            let root = unpack(parcel);
+            *parcel = Parcel { words: Box::default(), root };
+            self.unpacked += 1;
+        }
+        Some(self.items[at].parcel.root)
+    }
+
+    /// Removes a message, if it is there.
+    pub(crate) fn remove(&mut self, number: u64) {
+        let Some(at) = self.place(number) else { return };
+        if let Some(item) = self.items.remove(at) {
+            self.words -= item.parcel.words.len();
+        }
+        if at < self.unpacked {
+            self.unpacked -= 1;
+        }
+    }
+
+    /// The numbers of all messages.
+    pub(crate) fn numbers(&self) -> Vec<u64> {
+        self.items.iter().map(|item| item.number).collect()
+    }
+
+    /// Whether this many messages with these numbers could be those of a mailbox; takes them if so.
+    pub(crate) fn restore(&mut self, messages: &[(u64, Word)], last: u64) -> bool {
+        let ascending = messages.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        if !ascending || messages.first().is_some_and(|first| first.0 == 0) {
+            return false;
+        }
+        if messages.last().is_some_and(|message| message.0 > last) {
+            return false;
+        }
+        let parcel = |root| Parcel { words: Box::default(), root };
+        self.items = messages.iter().map(|(number, root)| Item { number: *number, parcel: parcel(*root) }).collect();
+        self.unpacked = messages.len();
+        self.last = last;
+        true
+    }
+
+    /// The number of the last message that came.
+    pub(crate) fn last(&self) -> u64 {
+        self.last
+    }
+}

@@ -1,0 +1,102 @@
+//! All processes of a program.
+
+use super::process::Process;
+
+/// Processes by number. A number names a slot and which of its processes, so none is used twice.
+#[derive(Default)]
+pub(crate) struct Table {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+struct Slot {
+    generation: u32,
+    is_used: bool,
+    /// The process, unless it runs.
+    process: Option<Box<Process>>,
+}
+
+/// Bits of a number that name the slot.
+const SLOT_BITS: u32 = 26;
+const SLOTS_MAX: usize = 1 << SLOT_BITS;
+/// Numbers have 55 bits.
+const GENERATION_MAX: u32 = (1 << (55 - SLOT_BITS)) - 1;
+
+impl Table {
+    /// Takes a number for a process that is put in place later.
+    pub(crate) fn add(&mut self) -> u64 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, is_used: false, process: None });
+            self.slots.len() as u32 - 1
+        });
+        let place = &mut self.slots[slot as usize];
+        place.is_used = true;
+        (u64::from(place.generation) << SLOT_BITS) | u64::from(slot)
+    }
+
+    /// Whether no number is left.
+    pub(crate) fn is_full(&self) -> bool {
+        self.free.is_empty() && self.slots.len() >= SLOTS_MAX
+    }
+
+    fn slot(&mut self, pid: u64) -> Option<&mut Slot> {
+        let slot = self.slots.get_mut(pid as usize & (SLOTS_MAX - 1))?;
+        if slot.is_used && u64::from(slot.generation) == pid >> SLOT_BITS { Some(slot) } else { None }
+    }
+
+    /// Whether the process has not ended.
+    pub(crate) fn is_alive(&mut self, pid: u64) -> bool {
+        self.slot(pid).is_some()
+    }
+
+    /// A process that does not run.
+    pub(crate) fn parked(&mut self, pid: u64) -> Option<&mut Process> {
+        self.slot(pid)?.process.as_deref_mut()
+    }
+
+    /// Takes out a process, which is going to run.
+    pub(crate) fn take(&mut self, pid: u64) -> Option<Box<Process>> {
+        self.slot(pid)?.process.take()
+    }
+
+    /// Puts back a process, which has run.
+    pub(crate) fn put(&mut self, process: Box<Process>) {
+        if let Some(slot) = self.slot(process.pid) {
+            slot.process = Some(process);
+        }
+    }
+
+    /// Frees the number of a process that has ended.
+    pub(crate) fn remove(&mut self, pid: u64) {
+        let Some(slot) = self.slot(pid) else { return };
+        slot.process = None;
+        slot.is_used = false;
+        // A slot whose numbers are used up is not used again.
+        if slot.generation < GENERATION_MAX {
+            slot.generation += 1;
+            self.free.push(pid as u32 & (SLOTS_MAX as u32 - 1));
+        }
+    }
+
+    /// The numbers of all processes but the one that runs.
+    pub(crate) fn pids(&self) -> Vec<u64> {
+        self.slots.iter().filter_map(|slot| slot.process.as_ref()).map(|process| process.pid).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn number_of_an_ended_process_names_no_later_one() {
+        let mut table = Table::default();
+        let first = table.add();
+        table.put(Box::new(Process::new(first)));
+        table.remove(first);
+        let second = table.add();
+        table.put(Box::new(Process::new(second)));
+        assert_ne!(first, second);
+        assert!(!table.is_alive(first) && table.parked(first).is_none() && table.parked(second).is_some());
+    }
+}

@@ -1,0 +1,463 @@
+//! Which process runs, and what processes do to each other.
+
+use super::fail::{Fail, Result};
+use super::machine::{FailureLog, Machine};
+use super::turn::Turn;
+use crate::error::Error;
+use crate::heap::collect::Full;
+use crate::heap::object::header;
+use crate::heap::word::{
+    FALSE, NIL, OBJECT, TRUE, Word, as_code, as_pid, code, fixnum, fixnum_value, is_fixnum, pointer, symbol,
+};
+use crate::heap::{Parcel, Space, Tag};
+use crate::proc::{Host, Process, Wait};
+use crate::wire::{Limits, ReadError, WriteError};
+
+/// Fuel of a turn, about 20 us.
+const TURN_FUEL: u64 = 500;
+
+/// The number of the main process: it evaluates the forms of the top level.
+pub(crate) const MAIN: u64 = 0;
+
+impl Machine {
+    pub(crate) fn set_host(&mut self, host: Box<dyn Host>) {
+        self.host = host;
+    }
+
+    /// Runs all processes until the main one has a value. Afterwards the main process is in the machine.
+    ///
+    /// Turns have at most `turn` fuel, and all of them `fuel` if there is a limit, which is reduced by what was
+    /// used. With `rewrite`, a process goes on from its own image after every turn. `flush` hears of each turn,
+    /// and whether it ended with a wait.
+    pub(crate) fn run_main(
+        &mut self,
+        turn: u64,
+        fuel: &mut Option<u64>,
+        rewrite: bool,
+        flush: &mut dyn FnMut(&mut Self, bool),
+    ) -> std::result::Result<Word, Error> {
+        let result = loop {
+            let most = fuel.unwrap_or(u64::MAX).min(turn).min(TURN_FUEL);
+            let ended = self.run(most);
+            flush(self, matches!(ended, Ok(Turn::Waiting(_))));
+            if let Some(fuel) = fuel {
+                *fuel = fuel.saturating_sub(self.used);
+            }
+            let is_main = self.running.pid == MAIN;
+            let next = match ended {
+                Ok(Turn::Done(value)) if is_main => {
+                    self.live = 0;
+                    return Ok(value);
+                }
+                Ok(Turn::Halted) if is_main => break Err(Error::Exit(0)),
+                Ok(Turn::Done(_) | Turn::Halted) => {
+                    self.end(None);
+                    self.switch(false)
+                }
+                Err(error @ Error::Exit(_)) => break Err(error),
+                Err(error) if is_main => break Err(error),
+                Err(error) => {
+                    self.end(Some(error));
+                    self.switch(false)
+                }
+                Ok(stopped) => {
+                    if *fuel == Some(0) {
+                        self.running.wait = Wait::Ready;
+                        self.queue();
+                        break Err(Error::OutOfFuel);
+                    }
+                    let rewritten = if rewrite { self.rewrite() } else { Ok(()) };
+                    rewritten.and_then(|()| self.stop(&stopped))
+                }
+            };
+            if let Err(error) = next {
+                break Err(error);
+            }
+            if let Some(error) = self.main_failure.take() {
+                break Err(error);
+            }
+        };
+        self.failure = None;
+        self.load_main();
+        result
+    }
+
+    /// The turn is over: another process runs, or this one again.
+    fn stop(&mut self, stopped: &Turn) -> std::result::Result<(), Error> {
+        let Turn::Waiting(deadline) = *stopped else {
+            self.queue();
+            return self.switch(false);
+        };
+        self.running.wait = Wait::Message(deadline);
+        if let Some(at) = deadline {
+            self.host.set_timer(self.running.pid, at);
+        }
+        self.switch(true)
+    }
+
+    fn queue(&mut self) {
+        if !self.running.is_queued {
+            self.running.is_queued = true;
+            self.host.ready(self.running.pid);
+        }
+    }
+
+    /// Gives the machine to the process whose turn it is.
+    fn switch(&mut self, parks: bool) -> std::result::Result<(), Error> {
+        let next = loop {
+            match self.host.next() {
+                Some(pid) if self.can_run(pid) => break pid,
+                Some(_) => {}
+                None if self.host.wait() => {}
+                None => return Err(Error::Deadlock),
+            }
+        };
+        if self.running.pid != next {
+            self.put_away(parks);
+            let process = self.table.take(next).expect("it was found just now");
+            self.bring(process);
+        }
+        self.set_ready();
+        Ok(())
+    }
+
+    /// The process that runs no longer waits.
+    fn set_ready(&mut self) {
+        if let Wait::Message(Some(at)) = std::mem::replace(&mut self.running.wait, Wait::Ready) {
+            self.host.cancel_timer(self.running.pid, at);
+        }
+        self.running.is_queued = false;
+    }
+
+    /// Whether a process that the host named has a turn. Others were named for an older reason.
+    fn can_run(&mut self, pid: u64) -> bool {
+        let is_running = self.running.pid == pid;
+        let found = if is_running { Some(&mut *self.running) } else { self.table.parked(pid) };
+        match found.map(|process| (process.wait, process.is_queued)) {
+            Some((_, true)) => true,
+            Some((Wait::Message(Some(at)), false)) => at <= self.host.now_us(),
+            _ => false,
+        }
+    }
+
+    /// Moves the process in the machine to the table, unless it has ended.
+    fn put_away(&mut self, parks: bool) {
+        if !self.table.is_alive(self.running.pid) {
+            self.heap.clear();
+            return;
+        }
+        let frame = if self.live == 0 { NIL } else { self.park_frames() };
+        let mut registers = [frame, self.marks];
+        let mut held = self.running.roots();
+        match self.heap.save(&mut [&mut registers, &mut held], parks) {
+            Ok(space) => {
+                self.running.space = space;
+                self.running.set_roots(&held);
+                [self.running.frame, self.running.marks] = registers;
+                let gone = Box::new(Process::new(u64::MAX));
+                self.table.put(std::mem::replace(&mut self.running, gone));
+            }
+            Err(Full) => {
+                let error = Error::HeapLimit { limit_bytes: self.heap.limit() * 8, trace: Vec::new() };
+                if self.running.pid == MAIN {
+                    self.main_failure = Some(error);
+                    self.clear();
+                    let gone = Box::new(Process::new(u64::MAX));
+                    self.table.put(std::mem::replace(&mut self.running, gone));
+                } else {
+                    self.end(Some(error));
+                }
+            }
+        }
+    }
+
+    fn clear(&mut self) {
+        self.heap.clear();
+        self.frames.clear();
+        self.failure = None;
+        (self.kont, self.marks, self.live, self.base) = (NIL, NIL, 0, 0);
+    }
+
+    /// Puts a process into the machine.
+    fn bring(&mut self, mut process: Box<Process>) {
+        self.clear();
+        self.heap.load(std::mem::take(&mut process.space));
+        self.marks = process.marks;
+        let frame = process.frame;
+        self.running = process;
+        if frame != NIL {
+            self.resume_frame(frame);
+        }
+    }
+
+    /// Puts the main process into the machine; what it ran is over.
+    fn load_main(&mut self) {
+        if self.running.pid != MAIN {
+            self.put_away(false);
+            let main = self.table.take(MAIN).expect("the main process does not end");
+            self.bring(main);
+        }
+        self.set_ready();
+        self.frames.clear();
+        (self.kont, self.marks, self.live, self.base) = (NIL, NIL, 0, 0);
+    }
+
+    /// The process in the machine has ended.
+    fn end(&mut self, error: Option<Error>) {
+        let pid = self.running.pid;
+        let links = std::mem::take(&mut self.running.links);
+        let exit = error.map(|error| {
+            if links.is_empty()
+                && let Some(log) = &mut self.on_failure
+            {
+                log(pid, &error);
+            }
+            let object = match self.failure.take() {
+                Some(object) => object,
+                None => self.condition("limit", &error.to_string(), &[], -1),
+            };
+            self.heap.pack(object)
+        });
+        self.clear();
+        self.table.remove(pid);
+        self.tell(pid, links, exit.as_ref());
+    }
+
+    /// Delivers the end of a process to those that are linked to it.
+    fn tell(&mut self, ended: u64, links: impl IntoIterator<Item = u64>, exit: Option<&Parcel>) {
+        for to in links {
+            let is_running = self.running.pid == to;
+            let Some(process) = (if is_running { Some(&mut *self.running) } else { self.table.parked(to) }) else {
+                continue;
+            };
+            process.links.remove(&ended);
+            if let Some(exit) = exit {
+                process.exits.push_back(exit.clone());
+                self.wake(to);
+            }
+        }
+    }
+
+    /// A process that waits can run.
+    fn wake(&mut self, pid: u64) {
+        let Some(process) = self.table.parked(pid) else { return };
+        if let Wait::Message(deadline) = process.wait
+            && !process.is_queued
+        {
+            process.wait = Wait::Ready;
+            process.is_queued = true;
+            if let Some(at) = deadline {
+                self.host.cancel_timer(pid, at);
+            }
+            self.host.ready(pid);
+        }
+    }
+
+    /// What the last turn used.
+    pub(crate) fn last_used(&self) -> u64 {
+        self.used
+    }
+
+    pub(crate) fn set_failure_log(&mut self, log: FailureLog) {
+        self.on_failure = Some(log);
+    }
+
+    pub(super) fn running_pid(&self) -> u64 {
+        self.running.pid
+    }
+
+    pub(super) fn now_us(&mut self) -> u64 {
+        self.host.now_us()
+    }
+
+    /// Makes a process that calls a procedure.
+    pub(super) fn spawn(&mut self, thunk: Word, is_linked: bool) -> Result<u64> {
+        if self.table.is_full() {
+            return Err(Fail::Raise("limit", "too many processes".into(), vec![]));
+        }
+        let entry = self.program.process_entry;
+        let (mut words, thunk) = self.heap.pack_for(thunk, 5);
+        self.charge += words.len() as u64 / 16;
+        let frame = pointer(words.len(), OBJECT);
+        // The frame of `%process` after its first instruction, with its argument.
+        words.extend([header(Tag::Frame, 4), NIL, fixnum(entry as i64 + 1), code(entry), thunk]);
+        let pid = self.table.add();
+        let mut process = Box::new(Process::new(pid));
+        process.space = Space::new(words);
+        process.frame = frame;
+        process.is_queued = true;
+        if is_linked {
+            process.links.insert(self.running.pid);
+        }
+        self.table.put(process);
+        self.host.ready(pid);
+        Ok(pid)
+    }
+
+    /// Looks up what a new process runs; the prelude has defined it.
+    pub(crate) fn set_process_entry(&mut self) {
+        let procedure = self.global_value("%process");
+        self.program.process_entry = as_code(procedure).expect("the prelude defines it, without variables");
+    }
+
+    /// Copies a message into the mailbox of a process. Without such a process it is dropped.
+    pub(super) fn send(&mut self, to: u64, message: Word) -> Result<()> {
+        let is_running = self.running.pid == to;
+        if !is_running && self.table.parked(to).is_none() {
+            return Ok(());
+        }
+        let parcel = self.heap.pack(message);
+        self.charge += parcel.words.len() as u64 / 16;
+        let limit = self.heap.limit();
+        if is_running {
+            if self.running.mailbox.push(parcel) > limit {
+                return Err(Fail::End(Error::MailboxLimit { limit_bytes: 8 * limit }));
+            }
+            return Ok(());
+        }
+        let Some(process) = self.table.parked(to) else { return Ok(()) };
+        if process.mailbox.push(parcel) > limit {
+            self.end_other(to, Error::MailboxLimit { limit_bytes: 8 * limit }, None);
+            return Ok(());
+        }
+        self.wake(to);
+        Ok(())
+    }
+
+    /// Ends a process that does not run.
+    fn end_other(&mut self, pid: u64, error: Error, object: Option<Word>) {
+        if pid == MAIN {
+            if let Some(main) = self.table.parked(MAIN) {
+                main.mailbox = Default::default();
+            }
+            self.main_failure = Some(error);
+            return;
+        }
+        let Some(process) = self.table.take(pid) else { return };
+        if let Wait::Message(Some(at)) = process.wait {
+            self.host.cancel_timer(pid, at);
+        }
+        self.table.remove(pid);
+        if process.links.is_empty()
+            && let Some(log) = &mut self.on_failure
+        {
+            log(pid, &error);
+        }
+        let object = object.unwrap_or_else(|| self.condition("limit", &error.to_string(), &[], -1));
+        let exit = self.heap.pack(object);
+        self.tell(pid, process.links, Some(&exit));
+    }
+
+    /// Ends a process; those that are linked to it hear `killed`.
+    pub(super) fn kill(&mut self, pid: u64) -> Result<()> {
+        let killed = symbol(self.program.symbols.intern("killed"));
+        if pid == self.running.pid {
+            self.failure = Some(killed);
+            return Err(Fail::End(Error::Killed));
+        }
+        self.end_other(pid, Error::Killed, Some(killed));
+        Ok(())
+    }
+
+    /// From now on `to` hears of an abnormal end of `from`; at once, if that has ended.
+    pub(super) fn link(&mut self, from: u64, to: u64) {
+        if from == to {
+            return;
+        }
+        if from == self.running.pid {
+            if self.table.is_alive(to) {
+                self.running.links.insert(to);
+            }
+            return;
+        }
+        match self.table.parked(from) {
+            Some(process) => {
+                process.links.insert(to);
+            }
+            None => {
+                let gone = symbol(self.program.symbols.intern("no-process"));
+                self.tell(from, [to], Some(&Parcel { words: Box::default(), root: gone }));
+            }
+        }
+    }
+
+    /// What a wait for a message ends with: the number of a message, true if an exit comes first, or false if
+    /// the time is over. Otherwise how long to wait.
+    pub(super) fn wait(&mut self, arguments: &mut [Word; 3]) -> std::result::Result<Word, Option<u64>> {
+        let [owner, cursor, deadline] = *arguments;
+        if !self.running.exits.is_empty() {
+            return Ok(TRUE);
+        }
+        let number = |word| if is_fixnum(word) { u64::try_from(fixnum_value(word)).ok() } else { None };
+        // A continuation that another process captured knows nothing of this mailbox.
+        let seen = if as_pid(owner) == Some(self.running.pid) { number(cursor).unwrap_or(0) } else { 0 };
+        if let Some(next) = self.running.mailbox.after(seen) {
+            return Ok(fixnum(next as i64));
+        }
+        let deadline = number(deadline);
+        if deadline.is_some_and(|at| at <= self.host.now_us()) { Ok(FALSE) } else { Err(deadline) }
+    }
+
+    pub(super) fn message(&mut self, number: u64) -> Option<Word> {
+        let heap = &mut self.heap;
+        self.running.mailbox.message(number, |parcel| heap.unpack(parcel))
+    }
+
+    pub(super) fn accept(&mut self, number: u64) {
+        self.running.mailbox.remove(number);
+    }
+
+    /// The first exit that was not raised yet.
+    pub(super) fn take_exit(&mut self) -> Result<Word> {
+        let exit = self.running.exits.pop_front();
+        Ok(exit.map_or(FALSE, |exit| self.heap.unpack(&exit)))
+    }
+
+    /// The numbers of all processes but the main one.
+    pub(crate) fn processes(&self) -> Vec<u64> {
+        self.table.pids()
+    }
+
+    /// The bytes that a process takes, unless it runs or has ended.
+    pub(crate) fn process_bytes(&mut self, pid: u64) -> Option<usize> {
+        self.table.parked(pid).map(|process| process.bytes())
+    }
+
+    /// Writes a process other than the main one, which stays.
+    pub(crate) fn write_process(&mut self, pid: u64) -> Option<std::result::Result<Vec<u8>, WriteError>> {
+        let process = self.table.take(pid)?;
+        self.put_away(false);
+        self.bring(process);
+        self.running.frame = self.park_frames();
+        self.running.marks = self.marks;
+        let image = self.process_image(Limits::default().ports);
+        self.resume_frame(self.running.frame);
+        self.load_main();
+        Some(image)
+    }
+
+    /// Makes a process of an image; it goes on where it was written.
+    pub(crate) fn read_process(&mut self, image: &[u8]) -> std::result::Result<u64, ReadError> {
+        if self.table.is_full() {
+            return Err(ReadError::TooLarge);
+        }
+        self.put_away(false);
+        let pid = self.table.add();
+        self.bring(Box::new(Process::new(pid)));
+        let result = self.restore_process(image, Limits::default());
+        match result {
+            Ok(()) => {
+                self.marks = self.running.marks;
+                self.resume_frame(self.running.frame);
+                // A wait is asked anew.
+                self.queue();
+                self.load_main();
+            }
+            Err(_) => {
+                self.end(None);
+                self.load_main();
+            }
+        }
+        result.map(|()| pid)
+    }
+}
