@@ -14,8 +14,12 @@ use crate::vm::{self, Machine, PRELUDE_NAME};
 use crate::wire::{ReadError, WriteError};
 
 /// What every machine begins with.
-const PRELUDE: [&str; 4] =
-    [include_str!("lib/base.scm"), include_str!("lib/list.scm"), include_str!("lib/process.scm"), include_str!("lib/server.scm")];
+const PRELUDE: [&str; 4] = [
+    include_str!("lib/base.scm"),
+    include_str!("lib/list.scm"),
+    include_str!("lib/process.scm"),
+    include_str!("lib/server.scm"),
+];
 
 /// A Scheme machine with its top level.
 ///

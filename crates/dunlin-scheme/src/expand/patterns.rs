@@ -90,25 +90,27 @@ impl Expander<'_> {
             }
             None => (constant(Kind::Bool(false), pos), constant(Kind::Unspecified, pos)),
         };
-        let [me, until, again, seen, step, message] = std::array::from_fn(|_| self.new_var());
-        let next = Core::Call(Box::new(Core::Local(again)), vec![Core::Local(step)], pos);
+        let [me, until, again, owner, seen, step, message] = std::array::from_fn(|_| self.new_var());
+        // A continuation of a clause may go on in another process: the number of a message counts only together
+        // with the process that looked at it.
+        let next = Core::Call(Box::new(Core::Local(again)), vec![Core::Local(me), Core::Local(step)], pos);
         let matched = self.match_clauses(message, clauses, next, Some((me, step)), pos, env)?;
         let value = self.core_call("%message", vec![Core::Local(step)], pos);
-        let found = Core::Let(vec![(message, value)], Box::new(matched));
+        let this = self.core_call("%self", vec![], pos);
+        let found = Core::Let(vec![(me, this), (message, value)], Box::new(matched));
         let exit = self.core_call("%raise-exit", vec![], pos);
         let truth = constant(Kind::Bool(true), pos);
         let is_exit = self.core_call("%eq?", vec![Core::Local(step), truth], pos);
         let found = Core::If(Box::new([Core::Local(step), found, late]));
         let body = Core::If(Box::new([is_exit, exit, found]));
-        let wait = self.core_call("%wait", vec![Core::Local(me), Core::Local(seen), Core::Local(until)], pos);
+        let wait = self.core_call("%wait", vec![Core::Local(owner), Core::Local(seen), Core::Local(until)], pos);
         let body = Core::Let(vec![(step, wait)], Box::new(body));
         let name = self.symbols.intern("recv");
-        let clause = Rc::new(Clause { parameters: vec![seen], rest: None, body });
-        let first = constant(Kind::Number(Number::Fix(0)), pos);
-        let start = Core::Call(Box::new(Core::Local(again)), vec![first], pos);
+        let clause = Rc::new(Clause { parameters: vec![owner, seen], rest: None, body });
+        let first = vec![constant(Kind::Bool(false), pos), constant(Kind::Number(Number::Fix(0)), pos)];
+        let start = Core::Call(Box::new(Core::Local(again)), first, pos);
         let each = Core::Letrec(vec![(again, name, procedure(Some(name), vec![clause], pos))], Box::new(start), pos);
-        let this = self.core_call("%self", vec![], pos);
-        Ok(Core::Let(vec![(me, this), (until, deadline)], Box::new(each)))
+        Ok(Core::Let(vec![(until, deadline)], Box::new(each)))
     }
 
     fn is_after(&mut self, clause: &Datum, env: &Env) -> bool {

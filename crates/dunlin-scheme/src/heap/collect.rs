@@ -146,6 +146,7 @@ impl Heap {
         }
     }
 
+    #[cold]
     #[inline(never)]
     fn frozen_word(&self, at: usize) -> Word {
         self.frozen[at.wrapping_sub(FROZEN)]

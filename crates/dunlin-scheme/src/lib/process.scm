@@ -1,5 +1,5 @@
-;; Processes. A wait for a message takes steps: the machine tells the number of the next message that the
-;; waiting process has not looked at, and a continuation that goes on elsewhere begins with the first there.
+;; Processes. A wait for a message takes steps: `%wait` tells the number of the next message after one that its
+;; owner has looked at. In another process, where a continuation went on, it begins with the first.
 
 (define (%process thunk) (thunk))
 
@@ -11,9 +11,9 @@
     ((seconds) (%first (%deadline seconds) (lambda () (%raise 'timeout))))
     ((seconds default) (%first (%deadline seconds) (lambda () default)))))
 (define (%first deadline otherwise)
-  (let* ((me (%self)) (step (%wait me 0 deadline)))
+  (let ((step (%wait #f 0 deadline)))
     (cond ((eq? step #t) (%raise-exit))
-          (step (let ((message (%message step))) (%accept me step) message))
+          (step (let ((message (%message step))) (%accept (%self) step) message))
           (else (otherwise)))))
 
 (define ??
@@ -22,14 +22,13 @@
     ((accepts? seconds) (%first-that accepts? (%deadline seconds) (lambda () (%raise 'timeout))))
     ((accepts? seconds default) (%first-that accepts? (%deadline seconds) (lambda () default)))))
 (define (%first-that accepts? deadline otherwise)
-  (let ((me (%self)))
-    (let loop ((seen 0))
-      (let ((step (%wait me seen deadline)))
-        (cond ((eq? step #t) (%raise-exit))
-              (step
-               (let ((message (%message step)))
-                 (if (accepts? message) (begin (%accept me step) message) (loop step))))
-              (else (otherwise)))))))
+  (let loop ((owner #f) (seen 0))
+    (let ((step (%wait owner seen deadline)) (me (%self)))
+      (cond ((eq? step #t) (%raise-exit))
+            (step
+             (let ((message (%message step)))
+               (if (accepts? message) (begin (%accept me step) message) (loop me step))))
+            (else (otherwise))))))
 
 (define !?
   (case-lambda
@@ -48,10 +47,10 @@
       (if reply (cadr reply) (otherwise)))))
 
 (define (sleep seconds)
-  (let ((me (%self)) (deadline (%deadline seconds)))
-    (let loop ((seen 0))
-      (let ((step (%wait me seen deadline)))
+  (let ((deadline (%deadline seconds)))
+    (let loop ((owner #f) (seen 0))
+      (let ((step (%wait owner seen deadline)))
         (cond ((eq? step #t) (%raise-exit))
-              (step (loop step)))))))
+              (step (loop (%self) step)))))))
 
 (define (full-link pid) (inbound-link pid) (outbound-link pid))

@@ -174,12 +174,11 @@ impl Machine {
                 number::Free => r!(i.a()) = self.heap.field(r!(0), 2 + i.index()),
                 number::Closure | number::ClosureOpen => {
                     let entry = pc as i64 + i.c();
-                    if i.b() == 0 {
-                        r!(i.a()) = code(entry as usize);
-                        continue;
-                    }
                     let variables = &registers[i.a()..i.a() + i.b()];
-                    r!(i.a()) = self.heap.make_with(Tag::Closure, &[fixnum(entry)], variables);
+                    r!(i.a()) = match variables {
+                        [] => code(entry as usize),
+                        _ => self.heap.make_with(Tag::Closure, &[fixnum(entry)], variables),
+                    };
                     if i.number() == number::Closure {
                         made!();
                     }

@@ -70,10 +70,7 @@ impl Machine {
                     rewritten.and_then(|()| self.stop(&stopped))
                 }
             };
-            if let Err(error) = next {
-                break Err(error);
-            }
-            if let Some(error) = self.main_failure.take() {
+            if let Some(error) = self.main_failure.take().or(next.err()) {
                 break Err(error);
             }
         };

@@ -3,7 +3,7 @@
 use dunlin_scheme::Scheme;
 
 /// A machine whose time is virtual.
-pub fn scheme() -> Scheme {
+pub(crate) fn scheme() -> Scheme {
     let mut scheme = Scheme::new();
     scheme.set_virtual_time();
     scheme
@@ -11,7 +11,7 @@ pub fn scheme() -> Scheme {
 
 /// The value of a program: the same as it is, with a collection wherever one may be, and with each process
 /// written and read at every end of its turns, long ones and such of one unit of fuel.
-pub fn value(text: &str) -> String {
+pub(crate) fn value(text: &str) -> String {
     let mut plain = scheme();
     let expected = plain.eval("test", text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     for (turn, collects, rewrites) in [(u64::MAX, false, true), (u64::MAX, true, false), (1, false, true)] {
