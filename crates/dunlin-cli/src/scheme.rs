@@ -24,9 +24,6 @@ pub struct Options {
     arguments: Vec<String>,
 }
 
-/// Fuel between two writes of the program's output.
-const TURN: u64 = 100_000;
-
 /// Runs the program. The exit code is 0, that of `(exit code)`, 1 for a program that fails, or 2 without a
 /// program.
 pub fn run(options: &Options) -> ExitCode {
@@ -51,8 +48,11 @@ fn play(options: &Options) -> Result<u8, Failure> {
         return scheme.load(&name, &text).map(|()| 0).map_err(|error| Failure::Failed(error.explain(&name, &text)));
     }
     scheme.set_arguments(std::iter::once(&*name).chain(options.arguments.iter().map(String::as_str)));
-    scheme.set_turn(TURN);
     scheme.set_console(|text| output::write(text.as_bytes()));
+    scheme.set_failure_log(|process, error| {
+        let lines: Vec<String> = error.to_string().lines().map(printable).collect();
+        output::complain(format!("process {process}: {}", lines.join("\n")));
+    });
     match scheme.run_text(&name, &text) {
         Ok(()) => Ok(0),
         Err(Error::Exit(code)) => Ok(code),

@@ -51,6 +51,25 @@ fn failing_program_shows_the_line_and_the_calls_after_its_output() {
 }
 
 #[test]
+fn program_ends_with_its_main_process() {
+    let program = "(define main (self))
+(define (forever) (display \"\") (forever))
+(define (fails) (car 5))
+(spawn forever)
+(spawn (lambda () (! main (list 1 2))))
+(write (?))
+(spawn fails)
+(sleep 0.01)
+(write (guard (e (#t e)) (spawn-link (lambda () (raise 'died))) (?)))";
+    let ran = stage(program).run(&["scheme", "program.scm"]);
+    assert_eq!((ran.code, &*ran.out), (Some(0), "(1 2)died"), "{}", ran.err);
+    assert!(ran.err.contains("expected a pair, got 5") && ran.err.lines().count() < 4, "{}", ran.err);
+    let ran = stage("(?)").run(&["scheme", "program.scm"]);
+    let expected = "error: the main process waits for a message that no process can send\n";
+    assert_eq!((ran.code, &*ran.out, &*ran.err), (Some(1), "", expected));
+}
+
+#[test]
 fn check_compiles_and_runs_nothing() {
     let good = stage("(display 1) (car 5)").run(&["scheme", "--check", "program.scm"]);
     assert_eq!((good.code, &*good.out, &*good.err), (Some(0), "", ""));

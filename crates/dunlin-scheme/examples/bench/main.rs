@@ -1,4 +1,4 @@
-//! Sequential programs beside other implementations of Scheme and Erlang, and sizes of images:
+//! Sequential programs beside other implementations of Scheme and Erlang, sizes of images, and processes:
 //!
 //! ```text
 //! cargo run --profile measured -p dunlin-scheme --example bench -- [ROUNDS] [PROGRAM...]
@@ -62,6 +62,7 @@ fn main() -> ExitCode {
         compare(program, &peers, rounds);
     }
     sizes();
+    processes(rounds);
     ExitCode::SUCCESS
 }
 
@@ -151,4 +152,76 @@ fn sizes() {
     let frame = (size("many") - size("one")) as f64 / 10_000.0;
     println!("a closure: {closure} bytes; goal: at most 200");
     println!("a frame: {frame:.1} bytes; goal: at most 24");
+}
+
+/// Processes: nanoseconds of processor time for each, and bytes of those that wait.
+fn processes(rounds: usize) {
+    for (name, count, setup, run) in PROCESS_PROGRAMS {
+        let times = (0..rounds).map(|_| {
+            let mut scheme = Scheme::new();
+            scheme.eval("bench", setup).expect("the definitions run");
+            scheme.eval("bench", run).expect("the program runs");
+            let started = processor_time();
+            scheme.eval("bench", run).expect("the program runs");
+            (processor_time() - started).as_secs_f64() * 1e9 / f64::from(*count)
+        });
+        println!("{name:30} {:8.0} ns", median(times.collect()));
+    }
+    let mut scheme = Scheme::new();
+    scheme
+        .eval("bench", "(define (serve) (recv ((from tag 'ping) (! from (list tag 'pong)) (serve))))")
+        .expect("defined");
+    scheme.eval("bench", "(define first (spawn serve)) (!? first 'ping)").expect("it answers");
+    let before = resident();
+    let spawn = format!("(let loop ((i 0)) (if (< i {PARKED}) (begin (spawn serve) (loop (+ i 1))))) (sleep 0.5)");
+    scheme.eval("bench", &spawn).expect("they wait");
+    let (counted, real) = (scheme.process_bytes(scheme.processes()[PARKED / 2]), resident().saturating_sub(before));
+    println!("a parked process: {counted:?} bytes counted, {} resident; goal: at most 700", real / PARKED);
+}
+
+/// Processes that wait at once.
+const PARKED: usize = 200_000;
+
+/// Name, how often the second part does it, definitions, and what is measured.
+const PROCESS_PROGRAMS: &[(&str, u32, &str, &str)] = &[
+    (
+        "spawn, run and end",
+        100_000,
+        "(define (nothing) 1) (define (run n) (if (> n 0) (begin (spawn nothing) (run (- n 1)))))",
+        "(run 100000) (sleep 0.00001)",
+    ),
+    (
+        "send to itself and receive",
+        100_000,
+        "(define (run n) (if (> n 0) (begin (! (self) n) (? 0 #f) (run (- n 1)))))",
+        "(run 100000)",
+    ),
+    (
+        "send to another",
+        100_000,
+        "(define (run to n) (if (> n 0) (begin (! to n) (run to (- n 1)))))
+         (define (drain) (recv ('end (! main 'done)) (x (drain)))) (define main (self))",
+        "(let ((to (spawn drain))) (run to 100000) (! to 'end) (?))",
+    ),
+    (
+        "call of a server and its reply",
+        20_000,
+        "(define (serve) (recv ((from tag 'ping) (! from (list tag 'pong)) (serve)))) (define server (spawn serve))
+         (define (run n) (if (> n 0) (begin (!? server 'ping) (run (- n 1)))))",
+        "(run 20000)",
+    ),
+    (
+        "the same with a list of 1000",
+        5_000,
+        "(define (serve) (recv ((from tag list) (! from (list tag list)) (serve)))) (define server (spawn serve))
+         (define (run list n) (if (> n 0) (begin (!? server list) (run list (- n 1)))))",
+        "(run (iota 1000) 5000)",
+    ),
+];
+
+/// Bytes of memory that the system has given to this process.
+fn resident() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());
+    pages.unwrap_or(0) * 4096
 }
