@@ -1,7 +1,8 @@
 //! A Scheme without mutation.
 //!
 //! [`Scheme`] is one machine with a top level: it reads text, expands and compiles each form to register
-//! bytecode, and runs it. Continuations, frames and closures are objects of its heap like any other.
+//! bytecode, and runs it, with the processes that it spawns. Each process has a heap of its own, of which
+//! continuations, frames and closures are objects like any other.
 //!
 //! What is not here: `set!` and every procedure that changes an object. Using one is an error when the
 //! program is compiled, and names the alternative.

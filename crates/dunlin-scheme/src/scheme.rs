@@ -21,9 +21,10 @@ const PRELUDE: [&str; 4] = [
     include_str!("lib/server.scm"),
 ];
 
-/// A Scheme machine with its top level.
+/// A Scheme machine with its top level, and the processes of its program.
 ///
-/// An error leaves it usable: definitions made before stay, and the next text runs.
+/// The forms of a text are the main process. Others run while it runs or waits, and stay when a text ends. An error
+/// leaves the machine usable: definitions made before stay, and the next text runs.
 pub struct Scheme {
     machine: Machine,
     fuel: Option<u64>,
@@ -248,6 +249,12 @@ impl Scheme {
     /// such process.
     pub fn process_bytes(&mut self, process: u64) -> Option<usize> {
         self.machine.process_bytes(process)
+    }
+
+    /// Limits how many processes there may be at once, the main one included: 4,194,304 if this is not called. One
+    /// more is an error of the kind `limit` in the program.
+    pub fn set_process_limit(&mut self, count: usize) {
+        self.machine.set_process_limit(count);
     }
 
     /// Hands processes and timers to another host. Call it before the first program.

@@ -392,6 +392,64 @@ fn an_unlinked_failure_is_logged_with_its_place() {
     assert!(log[0].1.starts_with("expected a pair, got 1\n  in fails at test:1:"), "{log:?}");
 }
 
+#[test]
+fn more_processes_than_the_limit_are_an_error_in_the_program() {
+    let mut scheme = scheme();
+    scheme.set_process_limit(10);
+    let text = "
+        (define (count n) (guard (e (#t (list n (error-object-kind e)))) (spawn (lambda () (?))) #f))
+        (let loop ((n 0)) (or (count n) (loop (+ n 1))))";
+    assert_eq!(scheme.eval("test", text).unwrap(), "(9 limit)");
+    scheme.set_process_limit(11);
+    assert_eq!(
+        scheme.eval("test", "(!? (spawn (lambda () (recv ((from tag x) (! from (list tag x)))))) 1)").unwrap(),
+        "1"
+    );
+}
+
+#[test]
+fn an_exit_of_the_program_in_a_process_leaves_the_others() {
+    let mut scheme = scheme();
+    let text = "
+        (define server (spawn (lambda () (let loop ((n 0)) (recv ((from tag 'next) (! from (list tag n)) (loop (+ n 1))))))))
+        (define (busy) (let loop ((i 0)) (if (< i 5000) (loop (+ i 1)) (! server (list (self) (make-tag) 'next)))))
+        (spawn busy)
+        (spawn (lambda () (map (lambda (x) (exit x)) '(4))))
+        (sleep 1)";
+    assert_eq!(scheme.eval("test", text), Err(Error::Exit(4)));
+    assert_eq!(scheme.processes().len(), 2);
+    assert_eq!(scheme.eval("test", "(sleep 1) (!? server 'next)").unwrap(), "1");
+}
+
+#[test]
+fn processes_go_on_after_the_main_one_has_failed() {
+    let mut scheme = scheme();
+    scheme
+        .eval(
+            "test",
+            "(define main (self)) (define (busy) (let loop ((i 0)) (if (< i 9000) (loop (+ i 1)) (! main 'done))))",
+        )
+        .unwrap();
+    scheme.eval("test", "(spawn busy) (spawn busy) (spawn (lambda () (kill main)))").unwrap();
+    assert_eq!(scheme.eval("test", "(?)"), Err(Error::Killed));
+    assert_eq!(scheme.eval("test", "(list (?) (?) (? 1 'none))").unwrap(), "(done done none)");
+    scheme.set_fuel(3_000);
+    assert_eq!(scheme.eval("test", "(spawn busy) (?)"), Err(Error::OutOfFuel));
+    scheme.set_fuel(1_000_000);
+    assert_eq!(scheme.eval("test", "(?)").unwrap(), "done");
+}
+
+#[test]
+fn exits_that_are_never_raised_count_as_messages() {
+    let mut scheme = scheme();
+    scheme.set_heap_limit(1 << 20);
+    let text = "
+        (define (fail) (raise (make-vector 1000 0)))
+        (define deaf (spawn-link (lambda () (let loop () (spawn-link fail) (loop)))))
+        (guard (e (#t (error-object-message e))) (?))";
+    assert_eq!(scheme.eval("test", text).unwrap(), "\"mailbox limit of 1048576 bytes exceeded\"");
+}
+
 /// Counts turns, and tells those of a process whose timer has passed.
 struct Counting {
     inner: Vec<u64>,

@@ -146,7 +146,7 @@ impl Heap {
         }
     }
 
-    #[cold]
+    // A call: inlined, or marked as cold, it slows the whole loop of instructions.
     #[inline(never)]
     fn frozen_word(&self, at: usize) -> Word {
         self.frozen[at.wrapping_sub(FROZEN)]

@@ -1,6 +1,7 @@
 //! A process.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use crate::heap::word::NIL;
 use crate::heap::{Parcel, Space, Word};
@@ -22,8 +23,6 @@ pub(crate) struct Process {
     pub(crate) frame: Word,
     pub(crate) marks: Word,
     pub(crate) mailbox: Mailbox,
-    /// What processes raised that this one is linked to, not yet raised here.
-    pub(crate) exits: VecDeque<Parcel>,
     /// The processes that hear of an abnormal end of this one.
     pub(crate) links: BTreeSet<u64>,
     /// Its copies of globals with cells that were not written.
@@ -50,7 +49,6 @@ impl Process {
             frame: NIL,
             marks: NIL,
             mailbox: Mailbox::default(),
-            exits: VecDeque::new(),
             links: BTreeSet::new(),
             own: Vec::new(),
             wait: Wait::Ready,
@@ -90,7 +88,9 @@ pub(crate) struct Mailbox {
     /// So many of the first were looked at: they lie in the heap.
     unpacked: usize,
     last: u64,
-    /// What the messages that were not looked at take.
+    /// What processes raised that this one is linked to, not yet raised here.
+    exits: VecDeque<Arc<Parcel>>,
+    /// What exits, and messages that were not looked at, take.
     words: usize,
 }
 
@@ -108,7 +108,35 @@ impl Mailbox {
         self.words += parcel.words.len();
         self.last += 1;
         self.items.push_back(Item { number: self.last, parcel });
-        self.words + self.items.len() * ITEM_WORDS
+        self.size()
+    }
+
+    fn size(&self) -> usize {
+        self.words + (self.items.len() + self.exits.len()) * ITEM_WORDS
+    }
+
+    /// Adds what a linked process raised, and returns the words that the mailbox takes.
+    pub(crate) fn push_exit(&mut self, exit: Arc<Parcel>) -> usize {
+        self.words += exit.words.len();
+        self.exits.push_back(exit);
+        self.size()
+    }
+
+    /// Removes what came first of that.
+    pub(crate) fn take_exit(&mut self) -> Option<Arc<Parcel>> {
+        let exit = self.exits.pop_front()?;
+        self.words -= exit.words.len();
+        Some(exit)
+    }
+
+    /// Whether a linked process raised something.
+    pub(crate) fn has_exit(&self) -> bool {
+        !self.exits.is_empty()
+    }
+
+    /// What linked processes raised.
+    pub(crate) fn exits(&self) -> impl Iterator<Item = &Parcel> {
+        self.exits.iter().map(|exit| &**exit)
     }
 
     /// The number of the first message after `number`; numbers begin with one.

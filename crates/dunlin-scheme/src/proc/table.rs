@@ -3,11 +3,21 @@
 use super::process::Process;
 
 /// Processes by number. A number names a slot and which of its processes, so none is used twice.
-#[derive(Default)]
 pub(crate) struct Table {
     slots: Vec<Slot>,
     free: Vec<u32>,
+    count: usize,
+    limit: usize,
 }
+
+impl Default for Table {
+    fn default() -> Self {
+        Self { slots: Vec::new(), free: Vec::new(), count: 0, limit: COUNT_MAX }
+    }
+}
+
+/// Processes at once, if no limit is set: they take two gigabytes at least.
+const COUNT_MAX: usize = 1 << 22;
 
 struct Slot {
     generation: u32,
@@ -29,14 +39,19 @@ impl Table {
             self.slots.push(Slot { generation: 0, is_used: false, process: None });
             self.slots.len() as u32 - 1
         });
+        self.count += 1;
         let place = &mut self.slots[slot as usize];
         place.is_used = true;
         (u64::from(place.generation) << SLOT_BITS) | u64::from(slot)
     }
 
-    /// Whether no number is left.
+    /// Whether there may be no more processes.
     pub(crate) fn is_full(&self) -> bool {
-        self.free.is_empty() && self.slots.len() >= SLOTS_MAX
+        self.count >= self.limit || (self.free.is_empty() && self.slots.len() >= SLOTS_MAX)
+    }
+
+    pub(crate) fn set_limit(&mut self, count: usize) {
+        self.limit = count;
     }
 
     fn slot(&mut self, pid: u64) -> Option<&mut Slot> {
@@ -71,9 +86,11 @@ impl Table {
         let Some(slot) = self.slot(pid) else { return };
         slot.process = None;
         slot.is_used = false;
+        let is_left = slot.generation < GENERATION_MAX;
+        slot.generation += u32::from(is_left);
+        self.count -= 1;
         // A slot whose numbers are used up is not used again.
-        if slot.generation < GENERATION_MAX {
-            slot.generation += 1;
+        if is_left {
             self.free.push(pid as u32 & (SLOTS_MAX as u32 - 1));
         }
     }

@@ -1,5 +1,7 @@
 //! Which process runs, and what processes do to each other.
 
+use std::sync::Arc;
+
 use super::fail::{Fail, Result};
 use super::machine::{FailureLog, Machine};
 use super::turn::Turn;
@@ -54,16 +56,17 @@ impl Machine {
                     self.end(None);
                     self.switch(false)
                 }
-                Err(error @ Error::Exit(_)) => break Err(error),
                 Err(error) if is_main => break Err(error),
+                Err(error @ Error::Exit(_)) => {
+                    self.end(None);
+                    break Err(error);
+                }
                 Err(error) => {
                     self.end(Some(error));
                     self.switch(false)
                 }
                 Ok(stopped) => {
                     if *fuel == Some(0) {
-                        self.running.wait = Wait::Ready;
-                        self.queue();
                         break Err(Error::OutOfFuel);
                     }
                     let rewritten = if rewrite { self.rewrite() } else { Ok(()) };
@@ -159,8 +162,11 @@ impl Machine {
                 if self.running.pid == MAIN {
                     self.main_failure = Some(error);
                     self.clear();
-                    let gone = Box::new(Process::new(u64::MAX));
-                    self.table.put(std::mem::replace(&mut self.running, gone));
+                    // It goes on with the next form, without what took the memory.
+                    let mut main = Box::new(Process::new(MAIN));
+                    main.links = std::mem::take(&mut self.running.links);
+                    self.running = Box::new(Process::new(u64::MAX));
+                    self.table.put(main);
                 } else {
                     self.end(Some(error));
                 }
@@ -190,6 +196,9 @@ impl Machine {
     /// Puts the main process into the machine; what it ran is over.
     fn load_main(&mut self) {
         if self.running.pid != MAIN {
+            if self.running.wait == Wait::Ready && self.table.is_alive(self.running.pid) {
+                self.queue();
+            }
             self.put_away(false);
             let main = self.table.take(MAIN).expect("the main process does not end");
             self.bring(main);
@@ -217,20 +226,25 @@ impl Machine {
         });
         self.clear();
         self.table.remove(pid);
-        self.tell(pid, links, exit.as_ref());
+        self.tell(pid, links, exit);
     }
 
     /// Delivers the end of a process to those that are linked to it.
-    fn tell(&mut self, ended: u64, links: impl IntoIterator<Item = u64>, exit: Option<&Parcel>) {
+    fn tell(&mut self, ended: u64, links: impl IntoIterator<Item = u64>, exit: Option<Parcel>) {
+        let exit = exit.map(Arc::new);
+        let limit = self.heap.limit();
         for to in links {
             let is_running = self.running.pid == to;
             let Some(process) = (if is_running { Some(&mut *self.running) } else { self.table.parked(to) }) else {
                 continue;
             };
             process.links.remove(&ended);
-            if let Some(exit) = exit {
-                process.exits.push_back(exit.clone());
+            let Some(exit) = &exit else { continue };
+            let words = process.mailbox.push_exit(exit.clone());
+            if is_running || words <= limit {
                 self.wake(to);
+            } else {
+                self.end_other(to, Error::MailboxLimit { limit_bytes: 8 * limit }, None);
             }
         }
     }
@@ -257,6 +271,11 @@ impl Machine {
 
     pub(crate) fn set_failure_log(&mut self, log: FailureLog) {
         self.on_failure = Some(log);
+    }
+
+    /// Limits how many processes there may be, the main one included.
+    pub(crate) fn set_process_limit(&mut self, count: usize) {
+        self.table.set_limit(count);
     }
 
     pub(super) fn running_pid(&self) -> u64 {
@@ -342,7 +361,7 @@ impl Machine {
         }
         let object = object.unwrap_or_else(|| self.condition("limit", &error.to_string(), &[], -1));
         let exit = self.heap.pack(object);
-        self.tell(pid, process.links, Some(&exit));
+        self.tell(pid, process.links, Some(exit));
     }
 
     /// Ends a process; those that are linked to it hear `killed`.
@@ -373,16 +392,15 @@ impl Machine {
             }
             None => {
                 let gone = symbol(self.program.symbols.intern("no-process"));
-                self.tell(from, [to], Some(&Parcel { words: Box::default(), root: gone }));
+                self.tell(from, [to], Some(Parcel { words: Box::default(), root: gone }));
             }
         }
     }
 
     /// What a wait for a message ends with: the number of a message, true if an exit comes first, or false if
     /// the time is over. Otherwise how long to wait.
-    pub(super) fn wait(&mut self, arguments: &mut [Word; 3]) -> std::result::Result<Word, Option<u64>> {
-        let [owner, cursor, deadline] = *arguments;
-        if !self.running.exits.is_empty() {
+    pub(super) fn wait(&mut self, [owner, cursor, deadline]: [Word; 3]) -> std::result::Result<Word, Option<u64>> {
+        if self.running.mailbox.has_exit() {
             return Ok(TRUE);
         }
         let number = |word| if is_fixnum(word) { u64::try_from(fixnum_value(word)).ok() } else { None };
@@ -406,7 +424,7 @@ impl Machine {
 
     /// The first exit that was not raised yet.
     pub(super) fn take_exit(&mut self) -> Result<Word> {
-        let exit = self.running.exits.pop_front();
+        let exit = self.running.mailbox.take_exit();
         Ok(exit.map_or(FALSE, |exit| self.heap.unpack(&exit)))
     }
 
@@ -446,8 +464,6 @@ impl Machine {
             Ok(()) => {
                 self.marks = self.running.marks;
                 self.resume_frame(self.running.frame);
-                // A wait is asked anew.
-                self.queue();
                 self.load_main();
             }
             Err(_) => {

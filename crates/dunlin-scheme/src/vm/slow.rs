@@ -354,8 +354,7 @@ impl Machine {
             }
             Control::Compile => return Ok(Some(Next::Compile)),
             Control::Wait => {
-                let mut arguments = [1, 2, 3].map(|at| argument(state, at));
-                match self.wait(&mut arguments) {
+                match self.wait([1, 2, 3].map(|at| argument(state, at))) {
                     Ok(value) => state.set_register(1, value),
                     Err(deadline) => {
                         // The process goes on with this instruction: a wait is asked anew, wherever that is.

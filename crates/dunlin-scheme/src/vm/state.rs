@@ -1,5 +1,7 @@
 //! What runs as a value; values and processes as bytes.
 
+use std::sync::Arc;
+
 use super::machine::Machine;
 use super::program::Program;
 use super::slow::list_items;
@@ -91,7 +93,7 @@ impl Machine {
                 messages.push(self.heap.cons(fixnum(number as i64), message));
             }
         }
-        let exits: Vec<Word> = self.running.exits.iter().map(|exit| self.heap.unpack(exit)).collect();
+        let exits: Vec<Word> = self.running.mailbox.exits().map(|exit| self.heap.unpack(exit)).collect();
         let links: Vec<Word> = self.running.links.iter().map(|link| pid(*link)).collect();
         let mut own = Vec::new();
         for OwnGlobal { number, value, .. } in &self.running.own {
@@ -145,7 +147,9 @@ impl Machine {
             return None;
         }
         process.links = links;
-        process.exits = exits.into_iter().map(|exit| self.heap.pack(exit)).collect();
+        for exit in exits {
+            process.mailbox.push_exit(Arc::new(self.heap.pack(exit)));
+        }
         for (name, value) in named {
             let number = self.program.global(name);
             // Where the program has another value by now, that counts.
