@@ -23,8 +23,8 @@ const PRELUDE: [&str; 4] = [
 
 /// A Scheme machine with its top level, and the processes of its program.
 ///
-/// The forms of a text are the main process. Others run while it runs or waits, and stay when a text ends. An error
-/// leaves the machine usable: definitions made before stay, and the next text runs.
+/// The forms of a text are the main process. Others run while it runs or waits, and stay when a text ends. An
+/// error leaves the machine usable: definitions made before stay, and the next text runs.
 pub struct Scheme {
     machine: Machine,
     fuel: Option<u64>,
@@ -245,14 +245,14 @@ impl Scheme {
         self.machine.processes()
     }
 
-    /// The bytes of a process while it does not run: its heap, its mailbox, and the rest. `None` if there is no
-    /// such process.
+    /// The bytes of a process while it does not run: its heap, its mailbox, and the rest. `None` if there is
+    /// no such process.
     pub fn process_bytes(&mut self, process: u64) -> Option<usize> {
         self.machine.process_bytes(process)
     }
 
-    /// Limits how many processes there may be at once, the main one included: 4,194,304 if this is not called. One
-    /// more is an error of the kind `limit` in the program.
+    /// Limits how many processes there may be at once, the main one included: 4,194,304 if this is not
+    /// called. One more is an error of the kind `limit` in the program.
     pub fn set_process_limit(&mut self, count: usize) {
         self.machine.set_process_limit(count);
     }
@@ -262,8 +262,8 @@ impl Scheme {
         self.machine.set_host(Box::new(host));
     }
 
-    /// Lets time be virtual: it begins at zero, a turn takes 20 us, and where all processes wait it goes on to the
-    /// first timer at once. Call it before the first program.
+    /// Lets time be virtual: it begins at zero, a turn takes 20 us, and where all processes wait it goes on
+    /// to the first timer at once. Call it before the first program.
     ///
     /// ```
     /// let mut scheme = dunlin_scheme::Scheme::new();
@@ -275,8 +275,8 @@ impl Scheme {
         self.machine.set_host(Box::new(Local::simulated()));
     }
 
-    /// Hands errors that end a process to `log`, with its number, unless other processes are linked to it. Without
-    /// this, such a process ends in silence.
+    /// Hands errors that end a process to `log`, with its number, unless other processes are linked to it.
+    /// Without this, such a process ends in silence.
     pub fn set_failure_log(&mut self, log: impl FnMut(u64, &Error) + 'static) {
         self.machine.set_failure_log(Box::new(log));
     }
@@ -326,8 +326,8 @@ impl Scheme {
         self.machine.heap.collections()
     }
 
-    /// Hands what the program prints to `console`, every few milliseconds and where it waits; [`Scheme::take_output`] returns
-    /// nothing then.
+    /// Hands what the program prints to `console`, every few milliseconds and where it waits;
+    /// [`Scheme::take_output`] returns nothing then.
     pub fn set_console(&mut self, console: impl FnMut(&str) + 'static) {
         self.console = Some(Box::new(console));
     }

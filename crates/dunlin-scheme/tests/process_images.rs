@@ -94,7 +94,8 @@ fn exits_that_wait_and_links_are_written() {
     assert_eq!(there.take_output(), "(heard (1))");
 }
 
-/// A continuation captured where the machine itself runs a program's code, in the middle of library procedures.
+/// A continuation captured where the machine itself runs a program's code, in the middle of library
+/// procedures.
 #[test]
 fn a_continuation_captured_in_a_guard_or_a_handler_is_entered_twice_elsewhere() {
     let code = "

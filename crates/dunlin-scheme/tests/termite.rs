@@ -1,6 +1,6 @@
-//! Programs of "Concurrency Oriented Programming in Termite Scheme" (Germain, Feeley, Monnier, 2006), as far as
-//! they need one node. Where a printed listing has a slip, it is corrected and the comment says so. `spawn` takes
-//! a procedure.
+//! Programs of "Concurrency Oriented Programming in Termite Scheme" (Germain, Feeley, Monnier, 2006), as far
+//! as they need one node. Where a printed listing has a slip, it is corrected and the comment says so.
+//! `spawn` takes a procedure.
 
 mod common;
 
@@ -273,8 +273,8 @@ fn a_supervisor_restarts_a_worker_that_crashed() {
     assert_eq!(value(text), "(pong no-answer pong)");
 }
 
-/// Section 5.1 without nodes: meters report, and their supervisor averages. It goes on with `meters`, where the
-/// printed one goes on with `dict`.
+/// Section 5.1 without nodes: meters report, and their supervisor averages. It goes on with `meters`, where
+/// the printed one goes on with `dict`.
 #[test]
 fn meters_report_to_a_supervisor() {
     let text = "

@@ -175,8 +175,10 @@ fn processes(rounds: usize) {
     let before = resident();
     let spawn = format!("(let loop ((i 0)) (if (< i {PARKED}) (begin (spawn serve) (loop (+ i 1))))) (sleep 0.5)");
     scheme.eval("bench", &spawn).expect("they wait");
-    let (counted, real) = (scheme.process_bytes(scheme.processes()[PARKED / 2]), resident().saturating_sub(before));
-    println!("a parked process: {counted:?} bytes counted, {} resident; goal: at most 700", real / PARKED);
+    let process = scheme.processes()[PARKED / 2];
+    let counted = scheme.process_bytes(process).expect("it waits");
+    let real = resident().saturating_sub(before);
+    println!("a parked process: {counted} bytes counted, {} resident; goal: at most 700", real / PARKED);
 }
 
 /// Processes that wait at once.
@@ -213,8 +215,8 @@ const PROCESS_PROGRAMS: &[(&str, u32, &str, &str)] = &[
     (
         "the same with a list of 1000",
         5_000,
-        "(define (serve) (recv ((from tag list) (! from (list tag list)) (serve)))) (define server (spawn serve))
-         (define (run list n) (if (> n 0) (begin (!? server list) (run list (- n 1)))))",
+        "(define (serve) (recv ((from tag items) (! from (list tag items)) (serve)))) (define server (spawn serve))
+         (define (run items n) (if (> n 0) (begin (!? server items) (run items (- n 1)))))",
         "(run (iota 1000) 5000)",
     ),
 ];

@@ -91,8 +91,8 @@ impl Expander<'_> {
             None => (constant(Kind::Bool(false), pos), constant(Kind::Unspecified, pos)),
         };
         let [me, until, again, owner, seen, step, message] = std::array::from_fn(|_| self.new_var());
-        // A continuation of a clause may go on in another process: the number of a message counts only together
-        // with the process that looked at it.
+        // A continuation of a clause may go on in another process: the number of a message counts only
+        // together with the process that looked at it.
         let next = Core::Call(Box::new(Core::Local(again)), vec![Core::Local(me), Core::Local(step)], pos);
         let matched = self.match_clauses(message, clauses, next, Some((me, step)), pos, env)?;
         let value = self.core_call("%message", vec![Core::Local(step)], pos);

@@ -459,7 +459,8 @@ pub(super) struct Copy<'a> {
     pub(super) from: usize,
     /// The index that the first copy gets.
     pub(super) base: usize,
-    /// Where objects that were copied begin, with the word that was there: for copies that leave the originals.
+    /// Where objects that were copied begin, with the word that was there: for copies that leave the
+    /// originals.
     pub(super) marks: Option<&'a mut Vec<(usize, Word)>>,
 }
 

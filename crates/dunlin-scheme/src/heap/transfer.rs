@@ -1,7 +1,7 @@
 //! Copies between heaps: messages, and values of globals.
 //!
-//! What is shared within a value stays shared in the copy. Objects of the frozen segment are not copied: every
-//! process of the program has them.
+//! What is shared within a value stays shared in the copy. Objects of the frozen segment are not copied:
+//! every process of the program has them.
 
 use std::sync::Arc;
 

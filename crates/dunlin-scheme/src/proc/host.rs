@@ -35,8 +35,9 @@ use crate::clock;
 ///
 /// let mut scheme = Scheme::new();
 /// scheme.set_host(Latest(Vec::new()));
-/// let text = "(define main (self)) (spawn (lambda () (! main 'first))) (spawn (lambda () (! main 'second))) (?)";
-/// assert_eq!(scheme.eval("example", text)?, "second");
+/// let start = "(define main (self)) (define (tell what) (spawn (lambda () (! main what))))";
+/// scheme.eval("example", start)?;
+/// assert_eq!(scheme.eval("example", "(tell 'first) (tell 'second) (?)")?, "second");
 /// # Ok::<(), dunlin_scheme::Error>(())
 /// ```
 pub trait Host {
@@ -59,8 +60,8 @@ pub trait Host {
     fn wait(&mut self) -> bool;
 }
 
-/// A host of one thread, fair to all: each process that can run has its turn before another has two. A process
-/// whose timer passed goes before those, but at most every second turn is such a one.
+/// A host of one thread, fair to all: each process that can run has its turn before another has two. A
+/// process whose timer passed goes before those, but at most every second turn is such a one.
 pub(crate) struct Local {
     ready: VecDeque<u64>,
     due: VecDeque<u64>,

@@ -28,9 +28,9 @@ impl Machine {
 
     /// Runs all processes until the main one has a value. Afterwards the main process is in the machine.
     ///
-    /// Turns have at most `turn` fuel, and all of them `fuel` if there is a limit, which is reduced by what was
-    /// used. With `rewrite`, a process goes on from its own image after every turn. `flush` hears of each turn,
-    /// and whether it ended with a wait.
+    /// Turns have at most `turn` fuel, and all of them `fuel` if there is a limit, which is reduced by what
+    /// was used. With `rewrite`, a process goes on from its own image after every turn. `flush` hears of each
+    /// turn, and whether it ended with a wait.
     pub(crate) fn run_main(
         &mut self,
         turn: u64,
@@ -165,7 +165,7 @@ impl Machine {
                     // It goes on with the next form, without what took the memory.
                     let mut main = Box::new(Process::new(MAIN));
                     main.links = std::mem::take(&mut self.running.links);
-                    self.running = Box::new(Process::new(u64::MAX));
+                    *self.running = Process::new(u64::MAX);
                     self.table.put(main);
                 } else {
                     self.end(Some(error));
