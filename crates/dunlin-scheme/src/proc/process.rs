@@ -203,3 +203,19 @@ impl Mailbox {
         self.last
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heap::word::fixnum;
+
+    #[test]
+    fn numbers_of_messages_must_ascend_up_to_the_last_one() {
+        let restored = |numbers: &[u64], last| {
+            let messages: Vec<_> = numbers.iter().map(|number| (*number, fixnum(1))).collect();
+            Mailbox::default().restore(&messages, last)
+        };
+        assert!(restored(&[], 0) && restored(&[1, 3], 3) && restored(&[2], 9));
+        assert!(!restored(&[0], 3) && !restored(&[3, 2], 3) && !restored(&[2, 2], 3) && !restored(&[4], 3));
+    }
+}
