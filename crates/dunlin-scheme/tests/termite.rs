@@ -1,6 +1,7 @@
-//! Programs of "Concurrency Oriented Programming in Termite Scheme" (Germain, Feeley, Monnier, 2006), as far
-//! as they need one node. Where a printed listing has a slip, it is corrected and the comment says so.
-//! `spawn` takes a procedure.
+//! Programs of Termite (Germain, Feeley, Monnier: "Termite: a Lisp for Distributed Computing", 2005, and
+//! "Concurrency Oriented Programming in Termite Scheme", 2006), as far as they need one node. They follow a
+//! transcription of the listings of 2005: where it has a slip, it is corrected and the comment says so.
+//! `spawn` takes a procedure, as in 2006.
 
 mod common;
 
@@ -75,7 +76,7 @@ fn a_timeout_is_raised_or_has_a_default() {
     assert_eq!(value(text), "(timeout ok timeout)");
 }
 
-/// The printed client matches `(tag result)`, which binds `tag` to anything: it must be `(,tag result)`.
+/// The transcribed client matches `(tag result)`, which binds `tag` to anything: it must be `(,tag result)`.
 #[test]
 fn a_remote_procedure_is_called() {
     let text = "
@@ -185,7 +186,7 @@ fn a_process_clones_itself() {
     assert_eq!(value(text), "(3 4 3 #f)");
 }
 
-/// Printed with `(lambda s (k) ...)` for the receiver of the continuation, and without the `!` of one answer.
+/// Transcribed with `(lambda s (k) ...)` for what receives the continuation, and one answer without its `!`.
 #[test]
 fn a_server_is_replaced_while_it_runs() {
     let text = "
@@ -220,7 +221,7 @@ fn a_server_is_replaced_while_it_runs() {
     assert_eq!(value(text), "(gnop pong)");
 }
 
-/// Section 5.2. The printed `cast` has its clause in one pair of parentheses too many.
+/// Section 5.2. The transcribed `cast` has its clause in one pair of parentheses too many.
 #[test]
 fn a_plugin_makes_a_generic_server_a_store() {
     let text = "
@@ -274,7 +275,7 @@ fn a_supervisor_restarts_a_worker_that_crashed() {
 }
 
 /// Section 5.1 without nodes: meters report, and their supervisor averages. It goes on with `meters`, where
-/// the printed one goes on with `dict`.
+/// the transcribed one goes on with `dict`.
 #[test]
 fn meters_report_to_a_supervisor() {
     let text = "

@@ -224,7 +224,7 @@ pub fn exit(reason: impl Into<ExitReason>) -> Leaving {
 }
 
 /// Ends the calling process, at this await, with an error that carries a value: see
-/// [`Exit::payload`].
+/// [`Exit::payload`](crate::Exit::payload).
 ///
 /// # Errors
 /// As of [`exit`](exit()).
@@ -241,7 +241,7 @@ pub struct Leaving {
 }
 
 impl Leaving {
-    /// The exit also carries this value: see [`Exit::payload`].
+    /// The exit also carries this value: see [`Exit::payload`](crate::Exit::payload).
     pub fn with<P: Send + Sync + 'static>(self, payload: P) -> Self {
         Self { payload: Some(Arc::new(payload)), ..self }
     }

@@ -157,18 +157,23 @@ fn a_mailbox_belongs_to_the_process_that_first_receives_from_it() {
     in_process(async {
         let (address, mut mailbox) = mailbox::<u8>();
         address.send(1).unwrap();
+        let (mut tx, mut rx) = channel();
         let first = spawn(async move {
             assert_eq!(mailbox.recv().await, Ok(1));
-            mailbox
+            tx.send(mailbox).await.unwrap();
+            std::future::pending::<()>().await;
         });
         let owner = first.pid();
-        let mut mailbox = first.await.unwrap();
+        let mut mailbox = rx.recv().await.unwrap();
         address.send(2).unwrap();
         let Err(MailboxError::NotOwner { owner: named, by }) = mailbox.recv().await else { unreachable!() };
         assert!(owner == named && Pid::current().unwrap() == by);
         let refused = dunlin::receive!(mailbox, n => n, after Duration::from_secs(9) => 0);
         assert!(matches!(refused, Err(MailboxError::NotOwner { .. })));
         assert_eq!(mailbox.len(), 1, "the message is still there");
+        owner.kill();
+        first.await.unwrap_err();
+        assert_eq!(mailbox.recv().await, Ok(2), "its process has ended");
     });
 }
 

@@ -15,15 +15,16 @@ use dunlin_core::{Branch, Operation};
 use super::super::core::Core;
 use super::super::exit::Exit;
 use super::super::link::OutsideProcess;
+use super::super::pid::Pid;
 use super::address::Address;
 use super::error::MailboxError;
 use super::queue::{Entry, ExitsInto, Notices, Shared};
 
 /// The messages of a process: made by [`mailbox`](crate::mailbox()).
 ///
-/// It belongs to the process that first receives from it, and can be moved before. Code outside of every
-/// process may own one, too. Dropping it closes it: messages that have not been received are dropped, and
-/// sends return theirs.
+/// It belongs to the process that first receives from it, and can be moved before. When that process has
+/// ended, it belongs to the next one that receives from it. Code outside of every process may own one, too.
+/// Dropping it closes it: messages that have not been received are dropped, and sends return theirs.
 ///
 /// A receive takes the first message that fits, and leaves the others where they are, in order. It tests each
 /// message once: what arrives later is tested when it arrives. A new receive begins at the first message
@@ -34,8 +35,8 @@ pub struct Mailbox<M> {
     list: VecDeque<Entry<M>>,
     /// Where a receive begins.
     mark: usize,
-    /// The number of the process that it belongs to.
-    owner: Option<waits::Pid>,
+    /// The process that it belongs to, or the code outside of every process.
+    owner: Option<Pid>,
 }
 
 impl<M> Mailbox<M> {
@@ -193,11 +194,20 @@ impl<M> Mailbox<M> {
         Notices(self.shared.clone())
     }
 
-    /// The mailbox belongs to the process that runs now, or to none so far.
+    /// The mailbox belongs to the process that runs now, or to no process that lives.
     fn own(&mut self) -> Result<(), MailboxError> {
-        let by = waits::Spawned::current().map_or(waits::Pid::OUTSIDE, waits::Spawned::pid);
-        let owner = *self.owner.get_or_insert(by);
-        if owner == by { Ok(()) } else { Err(MailboxError::NotOwner { owner, by }) }
+        let by = Pid::current().unwrap_or_else(|| Pid::nowhere(waits::Pid::OUTSIDE));
+        match self.owner {
+            Some(owner) if owner == by => Ok(()),
+            // The code outside of every process does not end.
+            Some(owner) if owner == waits::Pid::OUTSIDE || owner.is_alive() => {
+                Err(MailboxError::NotOwner { owner: owner.into(), by: by.into() })
+            }
+            _ => {
+                self.owner = Some(by);
+                Ok(())
+            }
+        }
     }
 
     /// The message at `index`; `None` if it has been withdrawn, and is no longer there.

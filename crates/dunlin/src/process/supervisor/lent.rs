@@ -52,9 +52,6 @@ impl<E> Slot<E> {
 /// of and does not travel to other nodes. (`std::mem::swap` can exchange the ends for others, which the
 /// successor then gets.)
 ///
-/// A [`Mailbox`](crate::Mailbox) belongs to the first process that receives from it, so a successor cannot
-/// use a lent one: lend the receiver of a channel.
-///
 /// # Examples
 /// A process that is given the guard can pass it on, and the ends are back only when it is dropped:
 /// ```
