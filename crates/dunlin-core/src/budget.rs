@@ -46,11 +46,16 @@ pub const OPERATIONS_MAX: u32 = 128;
 /// `select!`.
 const REFUSALS_MAX: u32 = 64;
 
-thread_local! {
+/// Two cells in one place: each poll of a process renews both, with one store.
+struct Budget {
     /// How many are left. If not above 0, the budget is spent.
-    static LEFT: Cell<i32> = const { Cell::new(OPERATIONS_MAX as i32) };
+    left: Cell<i32>,
     /// How many operations were refused since the budget was renewed.
-    static REFUSED: Cell<u32> = const { Cell::new(0) };
+    refused: Cell<u32>,
+}
+
+thread_local! {
+    static BUDGET: Budget = const { Budget { left: Cell::new(OPERATIONS_MAX as i32), refused: Cell::new(0) } };
     /// How many operations were refused in total, also by the runtime's budget. Wraps.
     static REFUSALS: Cell<u32> = const { Cell::new(0) };
     /// How many operations the runtime's budget refused. Wraps.
@@ -61,17 +66,24 @@ static WAKING: OnceLock<fn(&Waker)> = OnceLock::new();
 
 const IS_MODEL: bool = cfg!(any(loom, shuttle));
 
+#[inline(always)]
+fn left() -> i32 {
+    BUDGET.with(|budget| budget.left.get())
+}
+
 /// Counts an operation that is about to be ready. `false`: the budget is spent.
 #[inline(always)]
 pub(crate) fn take_one() -> bool {
-    let left = LEFT.get() - i32::from(!IS_MODEL);
-    LEFT.set(left);
-    left >= 0
+    BUDGET.with(|budget| {
+        let left = budget.left.get() - i32::from(!IS_MODEL);
+        budget.left.set(left);
+        left >= 0
+    })
 }
 
 #[inline(always)]
 pub(crate) fn is_spent() -> bool {
-    LEFT.get() <= 0
+    left() <= 0
 }
 
 /// Counts an operation that was ready, and was not refused.
@@ -85,8 +97,10 @@ pub(crate) fn count() {
 /// Restores the whole budget, when a task's poll begins.
 #[inline]
 pub fn renew() {
-    LEFT.set(OPERATIONS_MAX as i32);
-    REFUSED.set(0);
+    BUDGET.with(|budget| {
+        budget.left.set(OPERATIONS_MAX as i32);
+        budget.refused.set(0);
+    });
 }
 
 /// How many operations have been refused on this thread. If two results differ, one was refused in between.
@@ -111,7 +125,7 @@ pub(crate) struct Before {
 
 impl Before {
     pub(crate) fn new() -> Self {
-        let is_whole = LEFT.get() == OPERATIONS_MAX as i32;
+        let is_whole = left() == OPERATIONS_MAX as i32;
         Self { is_whole, refusals: refusals(), by_runtime: BY_RUNTIME.get() }
     }
 
@@ -124,16 +138,19 @@ impl Before {
 /// Makes the next operation in this poll be refused.
 #[cold]
 pub(crate) fn exhaust() {
-    LEFT.set(0);
+    BUDGET.with(|budget| budget.left.set(0));
 }
 
 /// Called with a spent budget: refuses the operation that asks in its first poll. `false`: it proceeds, with
 /// a new budget.
 #[cold]
 pub(crate) fn refuse(cx: &Context<'_>) -> bool {
-    LEFT.set(0);
-    REFUSED.set(REFUSED.get() + 1);
-    if REFUSED.get() > REFUSALS_MAX {
+    let refused = BUDGET.with(|budget| {
+        budget.left.set(0);
+        budget.refused.set(budget.refused.get() + 1);
+        budget.refused.get()
+    });
+    if refused > REFUSALS_MAX {
         renew();
         return false;
     }
