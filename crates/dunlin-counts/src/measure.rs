@@ -87,6 +87,13 @@ fn called(program: &'static Program) -> Result<Vec<Figure>, String> {
     }
     let patterns: Vec<&str> = Kind::CALLS.into_iter().filter_map(Kind::called).collect();
     let counted = calls(program, &patterns)?;
+    // Each of them is called: a pattern that fits no name would pass every bound.
+    if let Some((pattern, _)) = patterns.iter().zip(&counted).find(|(_, calls)| **calls <= 0.0) {
+        return Err(format!(
+            "{} calls no function with `{pattern}` in its name: has it another name now?",
+            program.name
+        ));
+    }
     Ok(Kind::CALLS.into_iter().zip(counted).map(|(kind, value)| Figure { program, kind, value }).collect())
 }
 

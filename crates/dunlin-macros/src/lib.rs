@@ -6,7 +6,7 @@
 //! | macro | file | in one line |
 //! |---|---|---|
 //! | `alt!` (here [`__alt!`](__alt)) | `alt.rs` | awaits several operations, takes exactly one |
-//! | `receive!` (here [`__receive!`](__receive)) | `receive.rs` | receives the first message that fits a pattern |
+//! | `receive!` (here [`__receive!`](__receive)) | `receive.rs` | receives the first message that fits |
 //! | [`#[derive(Bundle)]`](macro@Bundle) | `bundle.rs` | several channels as one: a client's face and a server's |
 //! | [`#[main]`](macro@main), [`#[test]`](macro@test) | `main_attr.rs` | an `async fn main`, an `async` test |
 //! | [`#[remote]`](macro@remote) | `remote.rs` | a function that can be run in another process of the system |

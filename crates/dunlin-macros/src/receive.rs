@@ -141,20 +141,22 @@ impl Receive {
             let number = Literal::usize_unsuffixed(number);
             let guard = guard.as_ref().map(|guard| quote_spanned!(ours=> if #guard));
             quote_spanned! {ours=>
-                #[allow(unused_variables, unreachable_patterns)]
+                #[allow(unused_variables, reason = "a name may be for the body only")]
+                #[allow(unreachable_patterns, reason = "the arm of the body reports it")]
                 #pattern #guard => ::core::option::Option::Some(#number),
             }
         });
         let bodies = arms.iter().enumerate().map(|(number, Arm { pattern, guard, body })| {
             let number = Literal::usize_unsuffixed(number);
-            // A name that only the guard uses is no mistake.
-            let allowed = guard.as_ref().map(|_| quote_spanned!(ours=> #[allow(unused_variables)]));
+            let allowed = guard.as_ref().map(
+                |_| quote_spanned!(ours=> #[allow(unused_variables, reason = "a name may be for the guard only")]),
+            );
             quote_spanned!(ours=> #allowed (#number, #pattern) => #body,)
         });
         let select = quote_spanned! {ours=>
             (#mailbox).__select(|message| match message {
                 #(#tests)*
-                #[allow(unreachable_patterns)]
+                #[allow(unreachable_patterns, reason = "the last pattern may fit everything")]
                 _ => ::core::option::Option::None,
             })
         };
@@ -172,7 +174,7 @@ impl Receive {
         let value = received(&quote_spanned! {ours=>
             match (number, message) {
                 #(#bodies)*
-                #[allow(unreachable_patterns)]
+                #[allow(unreachable_patterns, reason = "the last pattern may fit everything")]
                 _ => ::core::unreachable!("the pattern has just fitted"),
             }
         });
@@ -191,9 +193,9 @@ impl Receive {
 /// `Ok` of a value. It is no mistake if all bodies return, so that there is none.
 fn received(value: &TokenStream) -> TokenStream {
     quote_spanned! {Span::mixed_site()=> {
-        #[allow(clippy::diverging_sub_expression)]
+        #[allow(clippy::diverging_sub_expression, reason = "all bodies may return")]
         let value = #value;
-        #[allow(unreachable_code)]
+        #[allow(unreachable_code, reason = "all bodies may return")]
         let received = ::core::result::Result::Ok(value);
         received
     }}

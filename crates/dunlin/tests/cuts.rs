@@ -10,6 +10,8 @@
 
 #[path = "support/proxy.rs"]
 mod proxy;
+#[path = "support/random.rs"]
+mod random;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

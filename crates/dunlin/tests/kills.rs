@@ -28,6 +28,8 @@
 #[path = "support/actor.rs"]
 #[expect(dead_code, reason = "the test reads from all these processes at once")]
 mod actor;
+#[path = "support/random.rs"]
+mod random;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::{BufRead, Write};
@@ -39,6 +41,7 @@ use actor::say;
 use dunlin::node::{Kind, NameError, Naming};
 use dunlin::prelude::*;
 use dunlin::{rendezvous, waits};
+use random::Random;
 use serde::{Deserialize, Serialize};
 
 /// The values of a session.
@@ -278,7 +281,7 @@ impl Session {
 }
 
 struct Cast {
-    random: u64,
+    random: Random,
     application: String,
     names: String,
     parties: Vec<Party>,
@@ -301,7 +304,7 @@ impl Cast {
         // A port that was free a moment ago.
         let names = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let mut cast = Self {
-            random: seed,
+            random: Random(seed),
             application: format!("kills {}", std::process::id()),
             names,
             parties: Vec::new(),
@@ -318,14 +321,6 @@ impl Cast {
             cast.parties.push(Party { child, life: 0 });
         }
         cast
-    }
-
-    /// SplitMix64.
-    fn below(&mut self, n: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % n
     }
 
     fn start(&self, who: usize, life: u32) -> Child {
@@ -499,20 +494,20 @@ fn killed_nodes_return_and_no_process_hangs() {
         if turn.is_empty() {
             turn.extend(0..PARTIES.len());
         }
-        let who = turn.swap_remove(cast.below(turn.len() as u64) as usize);
+        let who = turn.swap_remove(cast.random.below(turn.len() as u64) as usize);
         // A session takes some twenty reports.
-        for _ in 0..cast.below(40) {
+        for _ in 0..cast.random.below(40) {
             cast.hear();
         }
-        std::thread::sleep(Duration::from_micros(cast.below(2000)));
+        std::thread::sleep(Duration::from_micros(cast.random.below(2000)));
         let began = Instant::now();
         // In half of the cases it is back before the others have given it up, or may be.
-        let away = Duration::from_millis(if cast.below(2) == 0 { 0 } else { cast.below(1000) });
+        let away = Duration::from_millis(if cast.random.below(2) == 0 { 0 } else { cast.random.below(1000) });
         cast.kill(who, away);
         killed[who] += 1;
         // Sometimes again, while it restarts.
-        if cast.below(4) == 0 {
-            std::thread::sleep(Duration::from_micros(cast.below(20_000)));
+        if cast.random.below(4) == 0 {
+            std::thread::sleep(Duration::from_micros(cast.random.below(20_000)));
             cast.kill(who, Duration::ZERO);
             killed[who] += 1;
         }

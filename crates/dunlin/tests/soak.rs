@@ -20,6 +20,8 @@
 mod actor;
 #[path = "support/proxy.rs"]
 mod proxy;
+#[path = "support/random.rs"]
+mod random;
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -30,6 +32,7 @@ use std::time::{Duration, Instant};
 use actor::say;
 use dunlin::prelude::*;
 use proxy::Proxy;
+use random::Random;
 use rustix::process::{Pid, Signal, kill_process};
 
 #[derive(Bundle)]
@@ -160,7 +163,7 @@ type Heard = (usize, u64, Option<String>);
 const BANK: usize = CUSTOMERS;
 
 struct Town {
-    random: u64,
+    random: Random,
     address: String,
     proxy: String,
     processes: Vec<(Child, u64)>,
@@ -173,14 +176,6 @@ struct Town {
 }
 
 impl Town {
-    /// SplitMix64.
-    fn below(&mut self, n: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % n
-    }
-
     fn start(&mut self, who: usize, life: u64) {
         let tell = self.tell.clone();
         let role = if who == BANK { "bank" } else { "customer" };
@@ -270,9 +265,9 @@ impl Town {
 
     /// Harms one participant.
     fn harm(&mut self) {
-        let who = self.below(CUSTOMERS as u64 + 1) as usize;
+        let who = self.random.below(CUSTOMERS as u64 + 1) as usize;
         let now = Instant::now();
-        if who < BANK && self.below(2) == 0 {
+        if who < BANK && self.random.below(2) == 0 {
             let (child, life) = &mut self.processes[who];
             child.kill().unwrap();
             child.wait().unwrap();
@@ -282,7 +277,7 @@ impl Town {
         }
         // Shorter and longer than the grace; for the bank only shorter.
         let longest = if who == BANK { 1_000 } else { 4_000 };
-        let stopped = Duration::from_millis(self.below(longest));
+        let stopped = Duration::from_millis(self.random.below(longest));
         let pid = self.pid(who);
         kill_process(pid, Signal::STOP).unwrap();
         self.hear_until(now + stopped, |_| false);
@@ -320,7 +315,7 @@ fn nothing_is_lost_or_kept_while_customers_die_and_sockets_break() {
     });
     let (tell, heard) = mpsc::channel();
     let mut town = Town {
-        random: seed,
+        random: Random(seed),
         address,
         proxy,
         processes: Vec::new(),
@@ -337,7 +332,7 @@ fn nothing_is_lost_or_kept_while_customers_die_and_sockets_break() {
     let whole = Duration::from_secs(seconds);
     let mut early = 0;
     while begin.elapsed() < whole {
-        let pause = Duration::from_millis(town.below(500));
+        let pause = Duration::from_millis(town.random.below(500));
         town.hear_until(Instant::now() + pause, |_| false);
         town.harm();
         if begin.elapsed() < whole / 6 {

@@ -11,20 +11,16 @@ mod messages;
 mod node;
 
 use crate::ends::End;
+use crate::random::Random;
 use crate::support::nothing_is_left;
 
 /// The bytes of a run.
 const BYTES: usize = 2_000;
 
-/// An endless sequence of bytes from a seed (SplitMix64).
+/// An endless sequence of bytes from a seed.
 fn bytes(seed: u64) -> impl Iterator<Item = u8> {
-    let mut state = seed;
-    std::iter::repeat_with(move || {
-        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed >> 56) as u8
-    })
+    let mut random = Random(seed);
+    std::iter::repeat_with(move || (random.next() >> 56) as u8)
 }
 
 #[test]

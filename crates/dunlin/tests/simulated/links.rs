@@ -8,6 +8,8 @@ use dunlin::{
     Address, Down, ExitReason, Mailbox, MonitorInto, Pid, exit, link, mailbox, monitor_into, receive, unlink,
 };
 
+use crate::random::Random;
+
 enum Msg {
     Post(Pid, u32),
     Exit(Exit),
@@ -23,19 +25,6 @@ impl From<Exit> for Msg {
 impl From<Down> for Msg {
     fn from(down: Down) -> Self {
         Self::Down(down)
-    }
-}
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
     }
 }
 

@@ -3,6 +3,8 @@
 
 #[path = "../support/ends.rs"]
 mod ends;
+#[path = "../support/random.rs"]
+mod random;
 #[path = "../support/scopes.rs"]
 mod scope_support;
 #[allow(dead_code, reason = "simulated tests use only a part of what tests of nodes share")]

@@ -9,6 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::random::Random;
+
 /// The ways in which a socket ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
@@ -46,7 +48,7 @@ pub(crate) struct Counts {
 
 /// Ports that lead to addresses, over sockets that all share one random source of faults.
 pub(crate) struct Proxy {
-    random: Mutex<u64>,
+    random: Mutex<Random>,
     /// The number of faults in all.
     faults_max: u64,
     faults: AtomicU64,
@@ -85,7 +87,7 @@ impl Proxy {
     /// A proxy with a seed, and this many faults to come.
     pub(crate) fn new(seed: u64, faults_max: u64) -> Arc<Self> {
         let (faults, counts) = (AtomicU64::new(0), Counts::default());
-        Arc::new(Self { random: Mutex::new(seed), faults_max, faults, counts })
+        Arc::new(Self { random: Mutex::new(Random(seed)), faults_max, faults, counts })
     }
 
     pub(crate) async fn port(self: &Arc<Self>) -> Port {
@@ -97,36 +99,31 @@ impl Proxy {
         self.faults.load(Ordering::Relaxed) >= self.faults_max
     }
 
-    /// SplitMix64.
-    fn random(&self) -> u64 {
-        let mut state = self.random.lock().unwrap();
-        *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
+    fn below(&self, n: u64) -> u64 {
+        self.random.lock().unwrap().below(n)
     }
 
     /// A size from 1 to 2^`bits`; every order of magnitude is equally likely.
     fn any_size(&self, bits: u64) -> u64 {
-        let magnitude = 1 << (self.random() % (bits + 1));
-        1 + self.random() % magnitude
+        let magnitude = 1 << self.below(bits + 1);
+        1 + self.below(magnitude)
     }
 
     fn fate(&self) -> Fate {
-        let fault = match self.random() % 32 {
+        let fault = match self.below(32) {
             0 => Fault::Stall,
             1..6 => Fault::HalfClose,
             _ => Fault::Cut,
         };
-        let (piece, delay) = match self.random() % 16 {
+        let (piece, delay) = match self.below(16) {
             _ if self.is_done() => (64 << 10, Duration::ZERO),
             0 => (1 + self.any_size(12) as usize, Duration::from_micros(self.any_size(10))),
             1..4 => (self.any_size(12) as usize, Duration::ZERO),
             _ => (64 << 10, Duration::ZERO),
         };
         // Some within the handshake, most behind it.
-        let after = if self.random().is_multiple_of(8) { self.any_size(8) } else { 256 + self.any_size(17) };
-        Fate { fault, there: self.random().is_multiple_of(2), after, piece, delay }
+        let after = if self.below(8) == 0 { self.any_size(8) } else { 256 + self.any_size(17) };
+        Fate { fault, there: self.below(2) == 0, after, piece, delay }
     }
 
     async fn link(self: Arc<Self>, near: TcpStream, far: TcpStream) {
