@@ -200,16 +200,16 @@ impl Pool {
         let mut state = lock(&self.state);
         state.starting -= 1;
         loop {
-            if state.beyond() > 0 && !state.closed {
+            // A closed pool has no queue.
+            if state.closed || state.beyond() > 0 {
                 break self.end(state, number);
-            } else if let Some(job) = state.queue.pop_front() {
+            }
+            if let Some(job) = state.queue.pop_front() {
                 state.slots[number].running = Some(job.clone());
                 let woken = state.take_woken();
                 drop(state);
                 wake(woken);
                 job.run(number);
-            } else if state.closed {
-                break self.end(state, number);
             } else {
                 state.idle.push(worker.clone());
                 let (idle, woken) = (state.limits.idle, state.take_woken());
@@ -228,9 +228,6 @@ impl Pool {
                 drop(state);
                 drop(done);
                 state = lock(&self.state);
-            }
-            if state.closed {
-                break self.end(state, number);
             }
         }
     }
