@@ -196,7 +196,7 @@ fn split_target(target: &str) -> Result<(String, String), Status> {
     let (authority, origin) = origin(target);
     let (path, query) = origin.split_once('?').unwrap_or((origin, ""));
     let path = if path.is_empty() && authority.is_some() { "/" } else { path };
-    let has_host = authority.is_none_or(|authority| !authority.is_empty() && is_host(authority.as_bytes()));
+    let has_host = authority.map(str::as_bytes).is_none_or(|host| !matches!(host, [] | [b':', ..]) && is_host(host));
     if !path.starts_with('/') || !has_host {
         return Err(Status::BadRequest);
     }

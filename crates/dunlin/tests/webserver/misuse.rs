@@ -30,6 +30,7 @@ fn malformed_requests_get_their_status_and_the_connection_ends() {
         ("GET / HTTP/1.1\r\nHost: a:8x\r\n\r\n", 400),
         ("GET / HTTP/1.1\r\nHost: [::1\r\n\r\n", 400),
         ("GET http:///x HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        ("GET http://:80/x HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         ("GET http://u@a/x HTTP/1.1\r\nHost: a\r\n\r\n", 400),
         ("GET / HTTP/3.0\r\nHost: a\r\n\r\n", 505),
         ("GET krill HTTP/1.1\r\nHost: a\r\n\r\n", 400),
@@ -231,7 +232,7 @@ fn client_that_leaves_in_the_middle_of_a_file_leaves_nothing() {
 }
 
 /// Descriptors of this program that lead to `path`.
-fn open_at(path: &std::path::Path) -> usize {
+pub(crate) fn open_at(path: &std::path::Path) -> usize {
     let fds = fs::read_dir("/proc/self/fd").unwrap();
     fds.filter(|fd| fs::read_link(fd.as_ref().unwrap().path()).is_ok_and(|link| link == path)).count()
 }
