@@ -221,11 +221,12 @@ fn print(case: Case, rows: &[Row], common: &Common) -> Result<()> {
 /// The same with the other generators, in one case: ten kept connections.
 fn others(servers: &[Running], sizes: &[u64], web: &Web, common: &Common) -> Result<()> {
     let seconds = if common.quick { "1" } else { "3" };
-    // The options of each, the words before its requests per second, and those before the 99th percentile.
-    let wrk = (["-t1", "-c10", "--latency", "-d", seconds], "Requests/sec:", "99%");
+    // The options of each, the words before its requests per second, those before the 99th percentile, and
+    // its unit, if the output has none.
+    let wrk = (["-t1", "-c10", "--latency", "-d", seconds], "Requests/sec:", "99%", "");
     // At most this many requests in that time: without `-n`, ab ends after 50,000.
-    let ab = (["-kq", "-c10", "-t", seconds, "-n10000000"], "Requests per second:", "99%");
-    for (name, package, (options, rate, p99)) in [("wrk", "wrk", wrk), ("ab", "apache2-utils", ab)] {
+    let ab = (["-kq", "-c10", "-t", seconds, "-n10000000"], "Requests per second:", "99%", "ms");
+    for (name, package, (options, rate, p99, unit)) in [("wrk", "wrk", wrk), ("ab", "apache2-utils", ab)] {
         let Some(program) = peers::find(name) else {
             eprintln!("{name} is skipped, since it is not installed: apt-get install -y {package}");
             continue;
@@ -238,16 +239,13 @@ fn others(servers: &[Running], sizes: &[u64], web: &Web, common: &Common) -> Res
             ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr).trim());
             let text = String::from_utf8_lossy(&output.stdout);
             let figure = |words: &str| word_after(&text, words).with_context(|| format!("{name} printed no {words}"));
-            let (rate, p99, server) = (figure(rate)?, figure(p99)?, server.kind.name());
+            let (rate, p99, server) = (figure(rate)?, format!("{}{unit}", figure(p99)?), server.kind.name());
             if common.json {
                 let row = serde_json::json!({ name: server, "size": sizes[0], "per_second": rate, "p99": p99 });
                 println!("{row}");
             } else {
                 let case = format!("{name}, {} bytes, 10 kept connections:", sizes[0]);
-                println!(
-                    "{case} {server:<24} {rate:>10} requests/s, p99 {p99}{}",
-                    if name == "ab" { "ms" } else { "" }
-                );
+                println!("{case} {server:<24} {rate:>10} requests/s, p99 {p99}");
             }
         }
     }
