@@ -3,6 +3,10 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+#[path = "support/runs.rs"]
+mod runs;
+
 #[cfg(not(target_os = "linux"))]
 fn main() {}
 
@@ -17,6 +21,8 @@ mod linux {
 
     use dunlin::blocking::{ProcessError, blocking_process};
     use dunlin::prelude::*;
+
+    use super::runs::runs;
 
     #[dunlin::remote]
     fn sum(numbers: Vec<u64>, more: u64) -> u64 {
@@ -70,12 +76,6 @@ mod linux {
             }
             tokio::task::yield_now().await;
         }
-    }
-
-    fn runs(pid: u32) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-        !matches!(state, None | Some('Z' | 'X'))
     }
 
     async fn until_gone(pids: [u32; 2]) {

@@ -8,14 +8,8 @@ use dunlin::blocking::{Child, ChildEnd, Stop};
 use dunlin::prelude::*;
 use dunlin::waits::Doing;
 
+use super::runs::runs;
 use super::{on, until_waits};
-
-/// Whether a process runs: a zombie does not.
-fn runs(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-    !matches!(state, None | Some('Z' | 'X'))
-}
 
 /// Whether it exists, also as a zombie.
 fn is_there(pid: u32) -> bool {

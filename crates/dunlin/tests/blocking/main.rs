@@ -8,6 +8,9 @@ mod descriptors;
 mod outcomes;
 mod pool;
 #[cfg(target_os = "linux")]
+#[path = "../support/runs.rs"]
+mod runs;
+#[cfg(target_os = "linux")]
 mod signals;
 
 use std::future::Future;

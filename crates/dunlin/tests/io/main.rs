@@ -9,6 +9,9 @@ mod pipes;
 #[cfg(target_os = "linux")]
 mod programs;
 #[cfg(target_os = "linux")]
+#[path = "../support/runs.rs"]
+mod runs;
+#[cfg(target_os = "linux")]
 mod standard;
 #[cfg(feature = "net")]
 #[allow(dead_code, reason = "each test needs a part of it")]

@@ -9,6 +9,7 @@ use dunlin::io::program::{self, Program};
 use dunlin::io::{Bytes, pipe::ReadEnd};
 use dunlin::prelude::*;
 
+use super::runs::runs;
 use super::{large, poll, until_waits};
 
 /// A shell with this script, all of whose streams are pipes.
@@ -49,16 +50,9 @@ fn exit_with_group_kills_the_programs_that_the_leader_leaves_behind() {
                 tokio::task::yield_now().await;
             }
             let again = shell.exit_with_group().await.unwrap();
-            assert_eq!(again, ChildEnd::Exited(status));
+            assert_eq!((again, again.to_string()), (ChildEnd::Exited(status), status.to_string()));
         }
     });
-}
-
-/// Whether a process runs: a zombie does not.
-fn runs(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-    !matches!(state, None | Some('Z' | 'X'))
 }
 
 /// Whether it exists, also as a zombie.
@@ -155,7 +149,8 @@ fn program_that_is_terminated_is_killed_with_its_group_and_reaped() {
     dunlin::block_on(async {
         for _ in 0..20 {
             let (mut program, pids) = family().await;
-            assert_eq!(program.terminate().await.unwrap(), ChildEnd::Killed);
+            let end = program.terminate().await.unwrap();
+            assert_eq!((end, &*end.to_string()), (ChildEnd::Killed, "killed with its group"));
             assert!(!is_there(pids[0]), "it is reaped");
             until_gone(pids).await;
             assert_eq!(program.exit().await.unwrap(), ChildEnd::Killed);

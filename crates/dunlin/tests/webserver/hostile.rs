@@ -7,6 +7,8 @@ use std::time::{Duration as StdDuration, SystemTime};
 
 use dunlin::prelude::*;
 
+use super::misuse::open_at;
+use super::runs::runs;
 use super::web::limits::Limits;
 use super::{Scratch, patient, serve, with_limits, with_server};
 use crate::client::Client;
@@ -74,6 +76,7 @@ fn conditions_in_several_lines_are_one_list() {
                 (format!("If-None-Match: \"a\"\r\nIf-None-Match: {tag}\r\n"), 304),
                 (format!("If-None-Match: \"a\"\r\nIf-None-Match: \"b\"\r\n{future}"), 200),
                 (format!("If-None-Match: \"\u{e9}\"\r\n{future}"), 200),
+                (format!("If-None-Match: {tag}\r\nIf-None-Match: \"\u{e9}\"\r\n"), 304),
                 ("If-Match: \"a\"\r\nIf-Match: \"b\"\r\n".to_owned(), 412),
                 (format!("If-Match: \"a\"\r\nIf-Match: {tag}\r\n"), 200),
                 ("Range: bytes=0-0\r\nIf-Range: \"a\"\r\nIf-Range: \"b\"\r\n".to_owned(), 200),
@@ -228,19 +231,10 @@ fn programs_that_a_program_leaves_behind_are_killed() {
             for name in ["chunks", "length"] {
                 let response = site.client().await.get(&format!("/cgi-bin/{name}")).await;
                 let pid: u32 = response.text().parse().unwrap();
-                until(|| is_gone(pid)).await;
+                until(|| !runs(pid)).await;
             }
         },
     );
-}
-
-/// Dead programs stay as zombies where their new parent reaps none.
-fn is_gone(pid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z ")) || !is_there(pid)
-}
-
-fn is_there(pid: u32) -> bool {
-    fs::exists(format!("/proc/{pid}")).unwrap()
 }
 
 /// A program in a session of its own keeps the pipe of the body, and is not killed.
@@ -296,8 +290,7 @@ fn files_that_stay_open_are_bounded() {
             for slashes in 1..20 {
                 assert_eq!(site.client().await.get(&format!("/a{}x", "/".repeat(slashes))).await.text(), "krill");
             }
-            let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
-            let open = open.filter(|fd| fs::read_link(fd.path()).is_ok_and(|file| file == path)).count();
+            let open = open_at(&path);
             assert!((1..=3).contains(&open), "{open}");
         },
     );

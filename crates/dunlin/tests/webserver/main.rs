@@ -11,17 +11,19 @@ mod files;
 mod hostile;
 mod misuse;
 mod ob;
-#[allow(dead_code, reason = "its main is for `cargo run --example`")]
+#[expect(dead_code, reason = "its main is for `cargo run --example`")]
 #[path = "../../../../examples/ob/main.rs"]
 mod ob_example;
 mod pure;
+#[path = "../support/runs.rs"]
+mod runs;
 mod scarce;
 mod sendfile;
 #[path = "../support/skipped.rs"]
 mod skipped;
 mod stop;
 mod stuck;
-#[allow(dead_code, reason = "its main is for `cargo run --example`")]
+#[expect(dead_code, reason = "its main is for `cargo run --example`")]
 #[path = "../../../../examples/webserver/main.rs"]
 mod webserver_example;
 
@@ -105,6 +107,12 @@ async fn serve(scratch: &Scratch, limits: Limits) -> Server {
 async fn serve_as(scratch: &Scratch, limits: Limits, farm: Option<Numbers>) -> Server {
     let root = scratch.path("root");
     let settings = Settings { root, cgi: Some(scratch.path("cgi")), log: Some(scratch.path("log")), limits, farm };
+    Server::start(tcp::listen("127.0.0.1:0").await.unwrap(), settings).unwrap()
+}
+
+/// Serves `root` alone, without programs and a log.
+async fn serve_root(root: PathBuf, limits: Limits, farm: Option<Numbers>) -> Server {
+    let settings = Settings { root, cgi: None, log: None, limits, farm };
     Server::start(tcp::listen("127.0.0.1:0").await.unwrap(), settings).unwrap()
 }
 

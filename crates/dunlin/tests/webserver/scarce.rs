@@ -8,7 +8,6 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Command;
 
-use dunlin::io::tcp;
 use dunlin::prelude::*;
 use dunlin::waits::{self, Pid};
 use rustix::fs::{Mode, OFlags};
@@ -20,9 +19,8 @@ use super::farm::FEW;
 use super::web::farm::{NUMBERS, Numbers};
 use super::web::file::{Files, Found, open_without_links};
 use super::web::limits::Limits;
-use super::web::server::{Server, Settings};
 use super::webserver_example::linux::{parse, warning};
-use super::{Scratch, patient, serve, with_limits};
+use super::{Scratch, patient, serve, serve_root, with_limits};
 
 #[test]
 fn without_openat2_no_path_leads_through_a_link() {
@@ -152,8 +150,7 @@ fn without_a_directory_for_programs_there_are_none() {
     scratch.program("good", "printf 'Content-Type: a/b\\n\\nsquid'");
     scratch.file("cgi-bin/x", "krill");
     dunlin::block_on(async {
-        let settings = Settings { root: scratch.path("root"), cgi: None, log: None, limits: patient(), farm: None };
-        let server = Server::start(tcp::listen("127.0.0.1:0").await.unwrap(), settings).unwrap();
+        let server = serve_root(scratch.path("root"), patient(), None).await;
         let mut client = Client::connect(&server.address.to_string()).await;
         assert_eq!(client.get("/cgi-bin/good").await.status, 404);
         assert_eq!(client.get("/cgi-bin/x").await.text(), "krill");

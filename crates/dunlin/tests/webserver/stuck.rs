@@ -7,15 +7,13 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use dunlin::blocking::{CallState, calls};
-use dunlin::io::tcp;
 use dunlin::prelude::*;
 
 use super::client::Client;
 use super::farm::FEW;
 use super::skipped::report_skipped;
 use super::web::limits::Limits;
-use super::web::server::{Server, Settings};
-use super::{Scratch, patient, serve_as};
+use super::{Scratch, patient, serve_as, serve_root};
 
 /// A file system in user space (FUSE) with two files. It answers no read, and no look-up of `never`. Serves
 /// until the look-up of `end`, or the end of `user`.
@@ -144,7 +142,7 @@ fn use_file_system(mounted: PathBuf) {
             dunlin::blocking::limit(dunlin::blocking::Limits::default().patience(Duration::ZERO));
             let server = serve_as(&scratch, patient(), farm).await;
             // Long enough for the look-ups that are answered.
-            let slow = serve_root(&mounted, Limits { disk: Duration::from_secs(1), ..patient() }, farm).await;
+            let slow = serve_root(mounted.clone(), Limits { disk: Duration::from_secs(1), ..patient() }, farm).await;
             let mut clients = Vec::new();
             for path in ["never", "small", "large"] {
                 let mut client = Client::connect(&slow.address.to_string()).await;
@@ -169,9 +167,4 @@ fn use_file_system(mounted: PathBuf) {
         });
     }
     println!("all others were served");
-}
-
-async fn serve_root(root: &std::path::Path, limits: Limits, farm: Option<super::web::farm::Numbers>) -> Server {
-    let settings = Settings { root: root.to_owned(), cgi: None, log: None, limits, farm };
-    Server::start(tcp::listen("127.0.0.1:0").await.unwrap(), settings).unwrap()
 }
