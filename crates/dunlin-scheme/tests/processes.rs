@@ -286,6 +286,7 @@ fn a_mailbox_past_the_limit_ends_its_process_and_not_the_sender() {
     assert!(value.starts_with(r#"((limit "mailbox limit of 4194304 bytes exceeded")"#), "{value}");
     let itself = "(define (fill i) (! (self) i) (fill (+ i 1))) (fill 0)";
     assert_eq!(scheme.eval("test", itself), Err(Error::MailboxLimit { limit_bytes: 4 << 20 }));
+    assert_eq!(scheme.eval("test", "(! (self) 'more) (list (?) (? 0 'empty))").unwrap(), "(more empty)");
 }
 
 #[test]
@@ -373,6 +374,9 @@ fn a_program_without_a_process_that_can_run_ends_with_an_error() {
     assert_eq!(scheme.eval("test", "(? 1 'later)").unwrap(), "later");
     assert_eq!(scheme.eval("test", "(define main (self)) (spawn (lambda () (kill main))) (?)"), Err(Error::Killed));
     assert_eq!(scheme.eval("test", "(spawn (lambda () (exit 3))) (?)"), Err(Error::Exit(3)));
+    let both = "(define main (self)) (spawn (lambda () (kill main) (exit 3))) (?)";
+    assert_eq!(scheme.eval("test", both), Err(Error::Exit(3)));
+    assert_eq!(scheme.eval("test", "(? 1 'later)").unwrap(), "later");
     assert_eq!(scheme.eval("test", "(halt!)"), Err(Error::Exit(0)));
     assert_eq!(scheme.eval("test", "(+ 1 2)").unwrap(), "3");
 }
@@ -448,6 +452,41 @@ fn exits_that_are_never_raised_count_as_messages() {
         (define deaf (spawn-link (lambda () (let loop () (spawn-link fail) (loop)))))
         (guard (e (#t (error-object-message e))) (?))";
     assert_eq!(scheme.eval("test", text).unwrap(), "\"mailbox limit of 1048576 bytes exceeded\"");
+}
+
+#[test]
+fn exits_that_a_process_brings_on_itself_count_too() {
+    let mut scheme = scheme();
+    scheme.set_heap_limit(1 << 20);
+    scheme.set_fuel(10_000_000);
+    scheme.eval("test", "(define dead (spawn (lambda () 1))) (sleep 1)").unwrap();
+    for text in ["(let loop () (inbound-link dead) (loop))", "(let loop () (kill (spawn-link (lambda () 1))) (loop))"] {
+        assert_eq!(scheme.eval("test", text), Err(Error::MailboxLimit { limit_bytes: 1 << 20 }), "{text}");
+    }
+}
+
+/// Each has heard almost as much as it may when it hears of the end before: that ends it, too.
+#[test]
+fn a_long_chain_of_ends_takes_no_stack() {
+    let mut scheme = scheme();
+    scheme.set_heap_limit(4 << 20);
+    let log = Rc::new(RefCell::new(Vec::new()));
+    let kept = log.clone();
+    scheme.set_failure_log(move |_, error| kept.borrow_mut().push(error.clone()));
+    // The first two raise half of the limit each, but for a few words.
+    let text = "
+        (define (link-to next) (lambda () (if next (outbound-link next)) (?)))
+        (define all (let loop ((i 0) (made '())) (if (= i 20000) made
+          (loop (+ i 1) (cons (spawn (link-to (if (pair? made) (car made) #f))) made)))))
+        (define (fails object heard-by) (spawn (lambda () (for-each outbound-link heard-by) (recv ('go (raise object))))))
+        (define (half) (make-vector 262135 0))
+        (define failing (list (fails (half) all) (fails (half) all) (fails (iota 10) (list (car all)))))
+        (sleep 1)
+        (for-each (lambda (pid) (! pid 'go)) failing)
+        (sleep 1)";
+    scheme.eval("test", text).unwrap();
+    assert_eq!(*log.borrow(), [Error::MailboxLimit { limit_bytes: 4 << 20 }]);
+    assert!(scheme.processes().is_empty());
 }
 
 /// Counts turns, and tells those of a process whose timer has passed.

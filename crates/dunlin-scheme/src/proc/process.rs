@@ -103,23 +103,27 @@ struct Item {
 const ITEM_WORDS: usize = size_of::<Item>() / 8;
 
 impl Mailbox {
-    /// Adds a message, and returns the words that the mailbox takes.
-    pub(crate) fn push(&mut self, parcel: Parcel) -> usize {
+    /// Adds a message.
+    pub(crate) fn push(&mut self, parcel: Parcel) {
         self.words += parcel.words.len();
         self.last += 1;
         self.items.push_back(Item { number: self.last, parcel });
-        self.size()
     }
 
-    fn size(&self) -> usize {
+    /// Adds what a linked process raised.
+    pub(crate) fn push_exit(&mut self, exit: Arc<Parcel>) {
+        self.words += exit.words.len();
+        self.exits.push_back(exit);
+    }
+
+    /// The words that it takes, but for the objects of messages that were looked at.
+    pub(crate) fn size(&self) -> usize {
         self.words + (self.items.len() + self.exits.len()) * ITEM_WORDS
     }
 
-    /// Adds what a linked process raised, and returns the words that the mailbox takes.
-    pub(crate) fn push_exit(&mut self, exit: Arc<Parcel>) -> usize {
-        self.words += exit.words.len();
-        self.exits.push_back(exit);
-        self.size()
+    /// Forgets all that came. Later messages have other numbers.
+    pub(crate) fn clear(&mut self) {
+        *self = Self { last: self.last, ..Self::default() };
     }
 
     /// Removes what came first of that.

@@ -1,5 +1,6 @@
 //! Which process runs, and what processes do to each other.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::fail::{Fail, Result};
@@ -20,6 +21,13 @@ const TURN_FUEL: u64 = 500;
 
 /// The number of the main process: it evaluates the forms of the top level.
 pub(crate) const MAIN: u64 = 0;
+
+/// A process that has ended, those that are linked to it, and what they hear.
+struct End {
+    pid: u64,
+    links: BTreeSet<u64>,
+    exit: Option<Parcel>,
+}
 
 impl Machine {
     pub(crate) fn set_host(&mut self, host: Box<dyn Host>) {
@@ -77,7 +85,8 @@ impl Machine {
                 break Err(error);
             }
         };
-        self.failure = None;
+        // One error is told; another one that ended the main process in the same turn is over with it.
+        (self.failure, self.main_failure) = (None, None);
         self.load_main();
         result
     }
@@ -212,41 +221,59 @@ impl Machine {
     fn end(&mut self, error: Option<Error>) {
         let pid = self.running.pid;
         let links = std::mem::take(&mut self.running.links);
-        let exit = error.map(|error| {
-            if links.is_empty()
-                && let Some(log) = &mut self.on_failure
-            {
-                log(pid, &error);
-            }
-            let object = match self.failure.take() {
-                Some(object) => object,
-                None => self.condition("limit", &error.to_string(), &[], -1),
-            };
-            self.heap.pack(object)
-        });
+        let failure = self.failure.take();
+        let exit = error.map(|error| self.exit(pid, &links, &error, failure));
         self.clear();
         self.table.remove(pid);
-        self.tell(pid, links, exit);
+        self.tell(End { pid, links, exit });
     }
 
-    /// Delivers the end of a process to those that are linked to it.
-    fn tell(&mut self, ended: u64, links: impl IntoIterator<Item = u64>, exit: Option<Parcel>) {
-        let exit = exit.map(Arc::new);
+    /// What those that are linked to a process hear of its failure. The log hears of it if there are none.
+    fn exit(&mut self, pid: u64, links: &BTreeSet<u64>, error: &Error, object: Option<Word>) -> Parcel {
+        if links.is_empty()
+            && let Some(log) = &mut self.on_failure
+        {
+            log(pid, error);
+        }
+        let object = object.unwrap_or_else(|| self.condition("limit", &error.to_string(), &[], -1));
+        self.heap.pack(object)
+    }
+
+    /// Delivers the end of a process to those that are linked to it. That may end some of them: those that
+    /// are linked to these hear of it in turn.
+    fn tell(&mut self, end: End) {
         let limit = self.heap.limit();
-        for to in links {
-            let is_running = self.running.pid == to;
-            let Some(process) = (if is_running { Some(&mut *self.running) } else { self.table.parked(to) }) else {
-                continue;
-            };
-            process.links.remove(&ended);
-            let Some(exit) = &exit else { continue };
-            let words = process.mailbox.push_exit(exit.clone());
-            if is_running || words <= limit {
-                self.wake(to);
-            } else {
-                self.end_other(to, Error::MailboxLimit { limit_bytes: 8 * limit }, None);
+        let mut ends = vec![end];
+        while let Some(End { pid: ended, links, exit }) = ends.pop() {
+            let exit = exit.map(Arc::new);
+            for to in links {
+                let is_running = self.running.pid == to;
+                let Some(process) = (if is_running { Some(&mut *self.running) } else { self.table.parked(to) }) else {
+                    continue;
+                };
+                process.links.remove(&ended);
+                let Some(exit) = &exit else { continue };
+                process.mailbox.push_exit(exit.clone());
+                if is_running || process.mailbox.size() <= limit {
+                    self.wake(to);
+                } else {
+                    ends.extend(self.end_parked(to, &self.mailbox_limit(), None));
+                }
             }
         }
+    }
+
+    fn mailbox_limit(&self) -> Error {
+        Error::MailboxLimit { limit_bytes: 8 * self.heap.limit() }
+    }
+
+    /// Fails if what the process that runs has just done made its own mailbox too large, and empties that.
+    fn check_mailbox(&mut self) -> Result<()> {
+        if self.running.mailbox.size() <= self.heap.limit() {
+            return Ok(());
+        }
+        self.running.mailbox.clear();
+        Err(Fail::End(self.mailbox_limit()))
     }
 
     /// A process that waits can run.
@@ -324,44 +351,44 @@ impl Machine {
         }
         let parcel = self.heap.pack(message);
         self.charge += parcel.words.len() as u64 / 16;
-        let limit = self.heap.limit();
         if is_running {
-            if self.running.mailbox.push(parcel) > limit {
-                return Err(Fail::End(Error::MailboxLimit { limit_bytes: 8 * limit }));
-            }
-            return Ok(());
+            self.running.mailbox.push(parcel);
+            return self.check_mailbox();
         }
+        let limit = self.heap.limit();
         let Some(process) = self.table.parked(to) else { return Ok(()) };
-        if process.mailbox.push(parcel) > limit {
-            self.end_other(to, Error::MailboxLimit { limit_bytes: 8 * limit }, None);
-            return Ok(());
+        process.mailbox.push(parcel);
+        if process.mailbox.size() > limit {
+            return self.end_other(to, &self.mailbox_limit(), None);
         }
         self.wake(to);
         Ok(())
     }
 
-    /// Ends a process that does not run.
-    fn end_other(&mut self, pid: u64, error: Error, object: Option<Word>) {
+    /// Ends a process that does not run. The one that runs may hear of it.
+    fn end_other(&mut self, pid: u64, error: &Error, object: Option<Word>) -> Result<()> {
+        if let Some(end) = self.end_parked(pid, error, object) {
+            self.tell(end);
+        }
+        self.check_mailbox()
+    }
+
+    /// Takes out a process that does not run; the main one stays, without its messages.
+    fn end_parked(&mut self, pid: u64, error: &Error, object: Option<Word>) -> Option<End> {
         if pid == MAIN {
             if let Some(main) = self.table.parked(MAIN) {
-                main.mailbox = Default::default();
+                main.mailbox.clear();
             }
-            self.main_failure = Some(error);
-            return;
+            self.main_failure = Some(error.clone());
+            return None;
         }
-        let Some(process) = self.table.take(pid) else { return };
+        let process = self.table.take(pid)?;
         if let Wait::Message(Some(at)) = process.wait {
             self.host.cancel_timer(pid, at);
         }
         self.table.remove(pid);
-        if process.links.is_empty()
-            && let Some(log) = &mut self.on_failure
-        {
-            log(pid, &error);
-        }
-        let object = object.unwrap_or_else(|| self.condition("limit", &error.to_string(), &[], -1));
-        let exit = self.heap.pack(object);
-        self.tell(pid, process.links, Some(exit));
+        let exit = Some(self.exit(pid, &process.links, error, object));
+        Some(End { pid, links: process.links, exit })
     }
 
     /// Ends a process; those that are linked to it hear `killed`.
@@ -371,30 +398,28 @@ impl Machine {
             self.failure = Some(killed);
             return Err(Fail::End(Error::Killed));
         }
-        self.end_other(pid, Error::Killed, Some(killed));
-        Ok(())
+        self.end_other(pid, &Error::Killed, Some(killed))
     }
 
     /// From now on `to` hears of an abnormal end of `from`; at once, if that has ended.
-    pub(super) fn link(&mut self, from: u64, to: u64) {
+    pub(super) fn link(&mut self, from: u64, to: u64) -> Result<()> {
         if from == to {
-            return;
+            return Ok(());
         }
         if from == self.running.pid {
             if self.table.is_alive(to) {
                 self.running.links.insert(to);
             }
-            return;
+            return Ok(());
         }
-        match self.table.parked(from) {
-            Some(process) => {
-                process.links.insert(to);
-            }
-            None => {
-                let gone = symbol(self.program.symbols.intern("no-process"));
-                self.tell(from, [to], Some(Parcel { words: Box::default(), root: gone }));
-            }
+        if let Some(process) = self.table.parked(from) {
+            process.links.insert(to);
+            return Ok(());
         }
+        let gone = symbol(self.program.symbols.intern("no-process"));
+        let exit = Some(Parcel { words: Box::default(), root: gone });
+        self.tell(End { pid: from, links: [to].into(), exit });
+        self.check_mailbox()
     }
 
     /// What a wait for a message ends with: the number of a message, true if an exit comes first, or false if

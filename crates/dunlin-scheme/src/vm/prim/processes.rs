@@ -46,12 +46,12 @@ pub(super) const TABLE: &[Row] = &[
     ("%deadline", 1, 1, |m, a| deadline(m, a[0])),
     ("inbound-link", 1, 1, |m, a| {
         let from = pid_argument(a[0])?;
-        m.link(from, m.running_pid());
+        m.link(from, m.running_pid())?;
         Ok(UNSPECIFIED)
     }),
     ("outbound-link", 1, 1, |m, a| {
         let to = pid_argument(a[0])?;
-        m.link(m.running_pid(), to);
+        m.link(m.running_pid(), to)?;
         Ok(UNSPECIFIED)
     }),
     ("kill", 1, 1, |m, a| {
