@@ -1,12 +1,9 @@
 //! Processes as bytes: a parked process is written whole, and goes on in a fresh program with the same code.
 
-use dunlin_scheme::{ReadError, Scheme, WriteError};
+mod common;
 
-fn scheme() -> Scheme {
-    let mut scheme = Scheme::new();
-    scheme.set_virtual_time();
-    scheme
-}
+use common::{damaged, scheme};
+use dunlin_scheme::{ReadError, Scheme, WriteError};
 
 const COUNTER: &str = "
     (define (count n)
@@ -74,7 +71,7 @@ fn a_timer_goes_on_in_a_fresh_program() {
 }
 
 #[test]
-fn exits_that_wait_and_links_are_written() {
+fn exits_that_wait_are_written() {
     let code = "
         (define (wait) (guard (e (#t (display (list 'heard e)))) (?)))
         (define (busy n) (if (> n 0) (busy (- n 1)) (wait)))";
@@ -92,6 +89,15 @@ fn exits_that_wait_and_links_are_written() {
     let mut there = fresh(code, &image);
     there.eval("test", "(sleep 1)").unwrap();
     assert_eq!(there.take_output(), "(heard (1))");
+}
+
+#[test]
+fn those_that_hear_of_a_process_hear_of_its_copy() {
+    let (mut here, process) = parked(COUNTER, "(spawn-link (lambda () (count 5)))");
+    let image = here.write_process(process).unwrap().unwrap();
+    let copy = here.read_process(&image).unwrap();
+    here.define_process("copy", copy);
+    assert_eq!(here.eval("test", "(! copy 'fail) (guard (e (#t e)) (? 1 'nothing))").unwrap(), "failed");
 }
 
 /// A continuation captured where the machine itself runs a program's code, in the middle of library
@@ -164,26 +170,10 @@ fn damaged_processes_are_refused_or_run() {
     let mut there = scheme();
     there.eval("test", COUNTER).unwrap();
     there.set_heap_limit(32 << 20);
-    let rounds: u64 = std::env::var("DUNLIN_FUZZ").map_or(2_000, |text| text.parse().expect("a number"));
-    let mut random = 0x2545_f491_4f6c_dd1d_u64;
-    let mut next = move || {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random
-    };
+    let damaged = damaged(&good, 0x2545_f491_4f6c_dd1d);
+    let rounds = damaged.len();
     let (mut refused, mut ran) = (0, 0);
-    for _ in 0..rounds {
-        let mut bytes = good.clone();
-        for _ in 0..1 + next() % 3 {
-            let at = 5 + next() as usize % (bytes.len() - 5);
-            match next() % 4 {
-                0 => bytes[at] = next() as u8,
-                1 => bytes[at] ^= 1 << (next() % 8),
-                2 => bytes[at] = bytes[at].wrapping_add(1),
-                _ => bytes.truncate(at.max(6)),
-            }
-        }
+    for bytes in damaged {
         match there.read_process(&bytes) {
             Err(_) => refused += 1,
             Ok(process) => {

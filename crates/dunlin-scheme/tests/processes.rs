@@ -3,6 +3,7 @@
 mod common;
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use common::{scheme, value};
@@ -489,36 +490,30 @@ fn a_long_chain_of_ends_takes_no_stack() {
     assert!(scheme.processes().is_empty());
 }
 
-/// Counts turns, and tells those of a process whose timer has passed.
-struct Counting {
-    inner: Vec<u64>,
-    timers: Vec<(u64, u64)>,
-    turns: u64,
+/// Gives turns in the order in which processes became ready, and tells that order. It has no clock.
+struct InOrder {
+    ready: VecDeque<u64>,
     seen: Rc<RefCell<Vec<u64>>>,
 }
 
-impl Host for Counting {
+impl Host for InOrder {
     fn ready(&mut self, process: u64) {
-        self.inner.push(process);
+        self.ready.push_back(process);
     }
 
     fn next(&mut self) -> Option<u64> {
-        self.turns += 1;
-        self.seen.borrow_mut().push(self.inner.first().copied()?);
-        Some(self.inner.remove(0))
+        let next = self.ready.pop_front()?;
+        self.seen.borrow_mut().push(next);
+        Some(next)
     }
 
     fn now_us(&mut self) -> u64 {
-        self.turns
+        0
     }
 
-    fn set_timer(&mut self, process: u64, at_us: u64) {
-        self.timers.push((at_us, process));
-    }
+    fn set_timer(&mut self, _process: u64, _at_us: u64) {}
 
-    fn cancel_timer(&mut self, process: u64, at_us: u64) {
-        self.timers.retain(|timer| *timer != (at_us, process));
-    }
+    fn cancel_timer(&mut self, _process: u64, _at_us: u64) {}
 
     fn wait(&mut self) -> bool {
         false
@@ -529,7 +524,7 @@ impl Host for Counting {
 fn every_process_that_can_run_has_a_turn_before_one_has_two() {
     let mut scheme = Scheme::new();
     let seen = Rc::new(RefCell::new(Vec::new()));
-    scheme.set_host(Counting { inner: Vec::new(), timers: Vec::new(), turns: 0, seen: seen.clone() });
+    scheme.set_host(InOrder { ready: VecDeque::new(), seen: seen.clone() });
     let text = "(define (forever) (forever)) (for-each (lambda (i) (spawn forever)) (iota 50))
         (let loop ((i 0)) (if (< i 20000) (loop (+ i 1))))";
     scheme.eval("test", text).unwrap();
