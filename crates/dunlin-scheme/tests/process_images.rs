@@ -153,6 +153,21 @@ fn processes_and_tags_of_another_program_are_not_those_of_this_one() {
     assert_eq!(here.eval("test", "(equal? value back)").unwrap(), "#t");
 }
 
+/// A map of another program's processes keeps its order, whatever their numbers are here.
+#[test]
+fn a_map_with_processes_and_tags_as_keys_is_found_in_elsewhere() {
+    let mut here = scheme();
+    let text = "
+        (define keys (append (map (lambda (i) (spawn (lambda () (?)))) (iota 9)) (map (lambda (i) (make-tag)) (iota 9))))
+        (define value (list keys (alist->map (map cons keys (iota 18)))))";
+    here.eval("test", text).unwrap();
+    let image = here.write_global("value").unwrap();
+    let mut there = scheme();
+    there.read_global("far", &image).unwrap();
+    let text = "(equal? (iota 18) (map (lambda (key) (map-ref (cadr far) key #f)) (map-keys (cadr far))))";
+    assert_eq!(there.eval("test", text).unwrap(), "#t");
+}
+
 #[test]
 fn a_process_with_a_port_of_its_program_is_not_written() {
     let code = "(define (wait port) (?) (write 'x port))";

@@ -93,6 +93,11 @@ pub(crate) const fn as_symbol(word: Word) -> Option<Name> {
     if word & 0xff == immediate(SYMBOL, 0) { Some(Name((word >> 8) as u32)) } else { None }
 }
 
+/// The number of a fixnum that is not negative.
+pub(crate) fn as_natural(word: Word) -> Option<u64> {
+    if is_fixnum(word) { u64::try_from(fixnum_value(word)).ok() } else { None }
+}
+
 /// The word of a process's number.
 pub(crate) const fn pid(number: u64) -> Word {
     immediate(PID, number)

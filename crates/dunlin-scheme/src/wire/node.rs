@@ -26,7 +26,7 @@ impl NodeNames {
     }
 
     /// The program of a process or a tag, and its number there.
-    pub(super) fn far(&self, number: u64) -> (u64, u64) {
+    pub(crate) fn far(&self, number: u64) -> (u64, u64) {
         if number & FAR == 0 { (self.node, number) } else { self.far[(number ^ FAR) as usize] }
     }
 

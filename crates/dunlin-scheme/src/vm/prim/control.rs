@@ -20,9 +20,7 @@ use crate::value;
 const ERROR_MAX: usize = 1 << 16;
 
 pub(super) const TABLE: &[Row] = &[
-    ("procedure?", 1, 1, |m, a| {
-        Ok(truth(matches!(m.heap.tag(a[0]), Some(Tag::Closure | Tag::Continuation | Tag::Parameter))))
-    }),
+    ("procedure?", 1, 1, |m, a| Ok(truth(is_procedure(m, a[0])))),
     ("values", 0, ANY, |m, a| match a {
         [only] => Ok(*only),
         _ => Ok(m.heap.make(Tag::Values, a)),
@@ -133,6 +131,10 @@ pub(super) const TABLE: &[Row] = &[
         Ok(value::of_number(&mut m.heap, &Number::Flo(crate::clock::since_epoch().as_secs_f64())))
     }),
 ];
+
+pub(super) fn is_procedure(machine: &Machine, word: Word) -> bool {
+    matches!(machine.heap.tag(word), Some(Tag::Closure | Tag::Continuation | Tag::Parameter))
+}
 
 /// What tells a type from others: its name and fields, so that it is the same on every machine.
 fn type_number(machine: &Machine, name: Word, fields: Word) -> Word {

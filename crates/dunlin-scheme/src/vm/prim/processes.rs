@@ -4,10 +4,8 @@ use super::super::fail::{Fail, Result, out_of_range, wrong_type};
 use super::super::machine::Machine;
 use super::super::run::truth;
 use super::Row;
-use crate::heap::Tag;
-use crate::heap::word::{
-    CLOSURE, FALSE, TAG_MASK, UNSPECIFIED, Word, as_pid, as_tag, fixnum, fixnum_value, is_fixnum, pid, tag,
-};
+use super::control::is_procedure;
+use crate::heap::word::{FALSE, UNSPECIFIED, Word, as_natural, as_pid, as_tag, pid, tag};
 use crate::num::Number;
 use crate::value;
 
@@ -22,12 +20,12 @@ pub(super) const TABLE: &[Row] = &[
         Ok(UNSPECIFIED)
     }),
     ("pid?", 1, 1, |_, a| Ok(truth(as_pid(a[0]).is_some()))),
-    ("%pid-number", 1, 1, |_, a| Ok(fixnum(pid_argument(a[0])? as i64))),
     ("make-tag", 0, 0, |m, _| Ok(tag(m.program.new_number() as u64))),
     ("tag?", 1, 1, |_, a| Ok(truth(as_tag(a[0]).is_some()))),
-    ("%tag-number", 1, 1, |_, a| match as_tag(a[0]) {
-        Some(number) => Ok(fixnum(number as i64)),
-        None => Err(wrong_type("a tag", a[0])),
+    // The order of two processes, or of two tags: the same in every program.
+    ("%name<?", 2, 2, |m, a| {
+        let [one, other] = [name_argument(a[0])?, name_argument(a[1])?].map(|number| m.program.names.far(number));
+        Ok(truth(one < other))
     }),
     // The message of this number; what was removed meanwhile is no message any more.
     ("%message", 1, 1, |m, a| {
@@ -66,15 +64,16 @@ fn pid_argument(word: Word) -> Result<u64> {
     as_pid(word).ok_or_else(|| wrong_type("a process", word))
 }
 
+fn name_argument(word: Word) -> Result<u64> {
+    as_pid(word).or(as_tag(word)).ok_or_else(|| wrong_type("a process or a tag", word))
+}
+
 fn number_argument(word: Word) -> Result<u64> {
-    let number = if is_fixnum(word) { u64::try_from(fixnum_value(word)).ok() } else { None };
-    number.ok_or_else(|| wrong_type("the number of a message", word))
+    as_natural(word).ok_or_else(|| wrong_type("the number of a message", word))
 }
 
 fn spawn(machine: &mut Machine, thunk: Word, is_linked: bool) -> Result {
-    let is_procedure =
-        thunk & TAG_MASK == CLOSURE || matches!(machine.heap.tag(thunk), Some(Tag::Continuation | Tag::Parameter));
-    if !is_procedure {
+    if !is_procedure(machine, thunk) {
         return Err(wrong_type("a procedure without parameters", thunk));
     }
     Ok(pid(machine.spawn(thunk, is_linked)?))
