@@ -12,9 +12,8 @@ pub(crate) fn since_start() -> Duration {
 
 /// Microseconds since 1970 that go on evenly: what the system's clock is set to later does not count.
 pub(crate) fn now_us() -> u64 {
-    static BEGAN: LazyLock<(Instant, Duration)> = LazyLock::new(|| (Instant::now(), since_epoch()));
-    let (start, epoch) = *BEGAN;
-    (epoch + start.elapsed()).as_micros() as u64
+    static BEGAN: LazyLock<Duration> = LazyLock::new(|| since_epoch().saturating_sub(since_start()));
+    (*BEGAN + since_start()).as_micros() as u64
 }
 
 /// Time since 1970.

@@ -362,14 +362,10 @@ impl Heap {
         let (old, full_at, compact_at) = (self.old, self.full_at, self.compact_at);
         let written = std::mem::take(&mut self.written);
         let words = if self.words.len() <= SMALL_WORDS {
-            let words = self.words.as_slice().to_vec();
-            // A heap that has become small gives its memory back.
-            if self.nursery.capacity() > 0 {
-                self.words = std::mem::take(&mut self.nursery);
-            }
-            words
+            // A heap that has become small gives its memory back, below.
+            self.words.to_vec()
         } else if self.nursery.capacity() > 0 {
-            let mut own = std::mem::replace(&mut self.words, std::mem::take(&mut self.nursery));
+            let mut own = std::mem::take(&mut self.words);
             if own.capacity() / 2 > own.len() + self.nursery_words {
                 own.shrink_to(own.len() + self.nursery_words);
             }

@@ -19,7 +19,7 @@ pub(crate) struct Parcel {
 impl Heap {
     /// Copies a value out of the heap.
     pub(crate) fn pack(&mut self, root: Word) -> Parcel {
-        if !self.is_own(root) {
+        if !is_own(root) {
             return Parcel { words: Box::default(), root };
         }
         let (words, root) = self.copied(root, 0, Vec::new());
@@ -28,7 +28,7 @@ impl Heap {
 
     /// Copies a value to the words that a new process begins with, with room for `more` words.
     pub(crate) fn pack_for(&mut self, root: Word, more: usize) -> (Vec<Word>, Word) {
-        if !self.is_own(root) {
+        if !is_own(root) {
             return (Vec::with_capacity(more), root);
         }
         self.copied(root, 0, Vec::with_capacity(8 + more))
@@ -38,7 +38,7 @@ impl Heap {
     pub(crate) fn unpack(&mut self, parcel: &Parcel) -> Word {
         let base = self.words.len();
         let moved = |word: Word| {
-            if is_pointer(word) && index(word) < FROZEN { pointer(index(word) + base, word & TAG_MASK) } else { word }
+            if is_own(word) { pointer(index(word) + base, word & TAG_MASK) } else { word }
         };
         self.words.extend_from_slice(&parcel.words);
         relocate(&mut self.words[base..], moved);
@@ -50,7 +50,7 @@ impl Heap {
     /// # Errors
     /// [`Full`] if the segment would pass the limit of a heap.
     pub(crate) fn freeze(&mut self, root: Word) -> Result<(Word, bool), Full> {
-        if !self.is_own(root) {
+        if !is_own(root) {
             return Ok((root, false));
         }
         let base = FROZEN + self.frozen.len();
@@ -99,10 +99,6 @@ impl Heap {
         relocate(&mut self.words[base..], |word| if word == old { new } else { word });
     }
 
-    fn is_own(&self, word: Word) -> bool {
-        is_pointer(word) && index(word) < FROZEN
-    }
-
     /// Copies what `root` reaches. The originals are marked meanwhile, so that each is copied once.
     fn copied(&mut self, root: Word, base: usize, to: Vec<Word>) -> (Vec<Word>, Word) {
         let mut copy = Copy { words: &mut self.words, to, from: 0, base, marks: Some(&mut self.marked) };
@@ -114,6 +110,11 @@ impl Heap {
         }
         (to, root)
     }
+}
+
+/// Whether the word is an object of a heap or a parcel, not of the frozen segment.
+fn is_own(word: Word) -> bool {
+    is_pointer(word) && index(word) < FROZEN
 }
 
 /// The places of the values of the object at `at`, and where the next begins.

@@ -143,6 +143,7 @@ impl Host for Local {
     fn wait(&mut self) -> bool {
         let Some((at, _)) = self.timers.first().copied() else { return false };
         match &mut self.clock {
+            // To its end: only this thread runs the processes, so nothing that happens meanwhile wakes one.
             Clock::Real => std::thread::sleep(Duration::from_micros(at.saturating_sub(clock::now_us()))),
             Clock::Virtual(now) => *now = at.max(*now),
         }

@@ -75,7 +75,7 @@ impl Process {
         size_of::<Self>()
             + self.space.bytes()
             + self.mailbox.items.capacity() * size_of::<Item>()
-            + 8 * self.mailbox.items.iter().map(|item| item.parcel.words.len()).sum::<usize>()
+            + 8 * self.mailbox.words
             + self.own.capacity() * size_of::<OwnGlobal>()
     }
 }

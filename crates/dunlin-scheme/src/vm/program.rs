@@ -79,7 +79,7 @@ impl Program {
         defined.map(|(number, _)| self.symbols.text(self.global_names[number as usize]).to_string()).collect()
     }
 
-    /// A number that no other parameter has.
+    /// A number that no other parameter or tag has.
     pub(super) fn new_number(&mut self) -> i64 {
         self.next_number += 1;
         self.next_number

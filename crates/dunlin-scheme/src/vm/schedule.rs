@@ -9,9 +9,7 @@ use super::turn::Turn;
 use crate::error::Error;
 use crate::heap::collect::Full;
 use crate::heap::object::header;
-use crate::heap::word::{
-    FALSE, NIL, OBJECT, TRUE, Word, as_code, as_pid, code, fixnum, fixnum_value, is_fixnum, pointer, symbol,
-};
+use crate::heap::word::{FALSE, NIL, OBJECT, TRUE, Word, as_code, as_natural, as_pid, code, fixnum, pointer, symbol};
 use crate::heap::{Parcel, Space, Tag};
 use crate::proc::{Host, Process, Wait};
 use crate::wire::{Limits, ReadError, WriteError};
@@ -428,13 +426,12 @@ impl Machine {
         if self.running.mailbox.has_exit() {
             return Ok(TRUE);
         }
-        let number = |word| if is_fixnum(word) { u64::try_from(fixnum_value(word)).ok() } else { None };
         // A continuation that another process captured knows nothing of this mailbox.
-        let seen = if as_pid(owner) == Some(self.running.pid) { number(cursor).unwrap_or(0) } else { 0 };
+        let seen = if as_pid(owner) == Some(self.running.pid) { as_natural(cursor).unwrap_or(0) } else { 0 };
         if let Some(next) = self.running.mailbox.after(seen) {
             return Ok(fixnum(next as i64));
         }
-        let deadline = number(deadline);
+        let deadline = as_natural(deadline);
         if deadline.is_some_and(|at| at <= self.host.now_us()) { Ok(FALSE) } else { Err(deadline) }
     }
 
@@ -468,10 +465,7 @@ impl Machine {
         let process = self.table.take(pid)?;
         self.put_away(false);
         self.bring(process);
-        self.running.frame = self.park_frames();
-        self.running.marks = self.marks;
         let image = self.process_image(Limits::default().ports);
-        self.resume_frame(self.running.frame);
         self.load_main();
         Some(image)
     }
@@ -485,17 +479,10 @@ impl Machine {
         let pid = self.table.add();
         self.bring(Box::new(Process::new(pid)));
         let result = self.restore_process(image, Limits::default());
-        match result {
-            Ok(()) => {
-                self.marks = self.running.marks;
-                self.resume_frame(self.running.frame);
-                self.load_main();
-            }
-            Err(_) => {
-                self.end(None);
-                self.load_main();
-            }
+        if result.is_err() {
+            self.end(None);
         }
+        self.load_main();
         result.map(|()| pid)
     }
 }

@@ -7,7 +7,7 @@ use super::program::Program;
 use super::slow::list_items;
 use crate::error::Error;
 use crate::heap::Tag;
-use crate::heap::word::{NIL, PAIR, TAG_MASK, Word, as_pid, as_symbol, fixnum, fixnum_value, is_fixnum, pid, symbol};
+use crate::heap::word::{NIL, PAIR, TAG_MASK, Word, as_natural, as_pid, as_symbol, fixnum, pid, symbol};
 use crate::proc::{OwnGlobal, Process};
 use crate::wire::{self, Limits, ReadError, WriteError};
 
@@ -70,8 +70,6 @@ impl Machine {
     pub(crate) fn rewrite(&mut self) -> Result<(), Error> {
         let failed = |error: &dyn std::error::Error| Error::Image(error.to_string());
         let ports = self.program.ports.len();
-        self.running.frame = self.park_frames();
-        self.running.marks = self.marks;
         let image = self.process_image(ports).map_err(|e| failed(&e))?;
         let running = &mut *self.running;
         let mut process = Process::new(running.pid);
@@ -79,14 +77,12 @@ impl Machine {
         process.is_queued = running.is_queued;
         *running = process;
         self.heap.clear();
-        self.restore_process(&image, Limits { ports, ..Limits::default() }).map_err(|e| failed(&e))?;
-        self.marks = self.running.marks;
-        self.resume_frame(self.running.frame);
-        Ok(())
+        self.restore_process(&image, Limits { ports, ..Limits::default() }).map_err(|e| failed(&e))
     }
 
-    /// The process in the machine as bytes, once its frames are parked: all that it holds, with its mailbox.
+    /// Between two turns: the process in the machine as bytes, all that it holds, with its mailbox.
     pub(super) fn process_image(&mut self, ports: usize) -> Result<Vec<u8>, WriteError> {
+        let frame = self.park_frames();
         let mut messages = Vec::new();
         for number in self.running.mailbox.numbers() {
             if let Some(message) = self.message(number) {
@@ -100,11 +96,11 @@ impl Machine {
             let name = symbol(self.program.global_names[*number as usize]);
             own.push(self.heap.cons(name, *value));
         }
-        let Process { pid: number, frame, marks, mailbox, .. } = &*self.running;
-        let (number, frame, marks, last) = (*number, *frame, *marks, mailbox.last());
+        let last = fixnum(self.running.mailbox.last() as i64);
         let [messages, exits, links, own] = [messages, exits, links, own].map(|items| self.heap.list(&items, NIL));
-        let fields = [pid(number), frame, marks, messages, fixnum(last as i64), exits, links, own];
+        let fields = [pid(self.running.pid), frame, self.marks, messages, last, exits, links, own];
         let whole = self.heap.make(Tag::Vector, &fields);
+        self.resume_frame(frame);
         self.write_with(whole, ports)
     }
 
@@ -134,16 +130,15 @@ impl Machine {
             let mut items = Vec::new();
             list_items(heap, list, &mut items).then_some(items)
         };
-        let number = |word: Word| if is_fixnum(word) { u64::try_from(fixnum_value(word)).ok() } else { None };
         let pair = |word: Word| if word & TAG_MASK == PAIR { Some((heap.car(word), heap.cdr(word))) } else { None };
-        let message = |word: Word| pair(word).and_then(|(at, message)| Some((number(at)?, message)));
+        let message = |word: Word| pair(word).and_then(|(at, message)| Some((as_natural(at)?, message)));
         let messages = items(messages)?.into_iter().map(message).collect::<Option<Vec<_>>>()?;
         let links = items(links)?.into_iter().map(as_pid).collect::<Option<_>>()?;
         let named = |word: Word| pair(word).and_then(|(name, value)| Some((as_symbol(name)?, value)));
         let named = items(own)?.into_iter().map(named).collect::<Option<Vec<_>>>()?;
         let exits = items(exits)?;
         let process = &mut *self.running;
-        if !process.mailbox.restore(&messages, number(last)?) {
+        if !process.mailbox.restore(&messages, as_natural(last)?) {
             return None;
         }
         process.links = links;
@@ -157,7 +152,8 @@ impl Machine {
                 process.own.push(OwnGlobal { number, frozen: *frozen, value });
             }
         }
-        (process.frame, process.marks) = (frame, marks);
+        self.marks = marks;
+        self.resume_frame(frame);
         Some(())
     }
 }
