@@ -24,8 +24,8 @@ pub(crate) async fn on_pool<R: Send + 'static>(
     }
 }
 
-/// Whether a call failed because the system has no descriptor, process or memory left now, or because the disk
-/// does not answer.
+/// Whether a call failed because the system has no descriptor, process or memory left now, or because the
+/// disk does not answer.
 pub(crate) fn is_scarce(error: &io::Error) -> bool {
     let number = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(number, Some(Errno::MFILE | Errno::NFILE | Errno::AGAIN | Errno::NOMEM))

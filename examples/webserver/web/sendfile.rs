@@ -37,7 +37,7 @@ pub(crate) async fn send(
         let (copy, file, part) = (socket.clone(), file.file.clone(), range.clone());
         let step = on_pool(site.limits.disk, move |stop| step(&*copy, &*file, part, stop)).await;
         if step.is_err() {
-            // An abandoned call keeps its descriptor of the socket, so dropping the connection would not end it.
+            // An abandoned call keeps its descriptor of the socket: dropping the connection would not end it.
             let _ = shutdown(&socket, Shutdown::Both);
         }
         let begin = range.start;

@@ -44,7 +44,7 @@ impl Server {
     /// Starts a server.
     ///
     /// # Errors
-    /// If the server cannot open the root, the directory of the CGI programs, or the log. The text names which.
+    /// The server cannot open the root, the directory of the CGI programs, or the log: the text says which.
     pub(crate) fn start(listener: Listener, settings: Settings) -> io::Result<Self> {
         let stats = Arc::new(Stats::default());
         stats.since.get_or_init(std::time::Instant::now);

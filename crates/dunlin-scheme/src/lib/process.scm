@@ -1,5 +1,5 @@
-;; Processes. A wait for a message takes steps: `%wait` tells the number of the next message after one that its
-;; owner has looked at. In another process, where a continuation went on, it begins with the first.
+;; Processes. A wait for a message takes steps: `%wait` tells the number of the next message after one that
+;; its owner has looked at. In another process, where a continuation went on, it begins with the first.
 
 (define (%process thunk) (thunk))
 

@@ -25,8 +25,7 @@ pub trait Action: Unpin {
 }
 
 /// The maximum bytes of one read of a stream, however many the caller accepts: their memory is allocated
-/// before the system reports how many there are. By default, a pipe of Linux holds no
-/// more.
+/// before the system reports how many there are. By default, a pipe of Linux holds no more.
 pub(super) const READ_MAX: usize = 1 << 20;
 
 /// An operation on a socket: a read, a write, an accept. It does nothing until it is awaited or chosen.
