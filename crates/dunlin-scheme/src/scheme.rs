@@ -196,7 +196,8 @@ impl Scheme {
     /// may be read: what the machine could not use is an error here, not later.
     pub fn read_global(&mut self, name: &str, image: &[u8]) -> Result<(), ReadError> {
         let value = self.machine.read(image)?;
-        self.machine.set_global(name, value).map_err(|_| ReadError::TooLarge)
+        let limit = self.machine.heap.limit();
+        self.machine.set_global(name, value, limit).map_err(|_| ReadError::TooLarge)
     }
 
     /// Writes a process other than the main one, with its mailbox, as bytes; it goes on here, too. `None` if
@@ -237,7 +238,7 @@ impl Scheme {
 
     /// Defines a global as a process.
     pub fn define_process(&mut self, name: &str, process: u64) {
-        self.machine.set_global(name, pid(process)).expect("the number of a process takes no memory");
+        self.machine.set_global(name, pid(process), usize::MAX).expect("the number of a process takes no memory");
     }
 
     /// The numbers of the processes that have not ended, but for the main one.
@@ -332,12 +333,13 @@ impl Scheme {
         self.console = Some(Box::new(console));
     }
 
-    /// What `command-line` returns from now on: the program's name first, then its arguments.
+    /// What `command-line` returns from now on: the program's name first, then its arguments. No limit holds
+    /// for them.
     pub fn set_arguments<'a>(&mut self, arguments: impl IntoIterator<Item = &'a str>) {
         let heap = &mut self.machine.heap;
         let words: Vec<Word> = arguments.into_iter().map(|argument| heap.string(argument)).collect();
         let list = heap.list(&words, crate::heap::word::NIL);
-        self.machine.set_global("%command-line", list).expect("arguments fit the heap");
+        self.machine.set_global("%command-line", list, usize::MAX).expect("it has no limit");
     }
 
     /// What the program printed since this was called last.

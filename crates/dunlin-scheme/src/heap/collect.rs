@@ -7,8 +7,10 @@
 use std::sync::Arc;
 
 use super::object::{Tag, header, is_header_of, is_raw_header, size_of, tag_of};
+use super::segment::{Segment, Segments, offset_of, slot_of};
+use super::share::Shared;
 use super::word::{
-    CLOSURE, FROZEN, HEADER, MOVED, OBJECT, PAIR, TAG_MASK, UNSET, Word, as_code, fixnum, fixnum_value, index,
+    CLOSURE, FROZEN, HEADER, MOVED, OBJECT, PAIR, SHARED, TAG_MASK, UNSET, Word, as_code, fixnum, fixnum_value, index,
     is_pointer, pointer,
 };
 
@@ -16,10 +18,16 @@ use super::word::{
 pub(crate) struct Heap {
     pub(super) words: Vec<Word>,
     pub(super) frozen: Arc<Vec<Word>>,
+    /// The segments of all processes.
+    pub(super) segments: Segments,
+    /// What the process that runs has to do with them; most have nothing.
+    pub(super) shared: Option<Box<Shared>>,
+    /// Numbers collections and transfers, which look at each segment once.
+    pub(super) round: u64,
     /// Objects before this index are old.
-    old: usize,
+    pub(super) old: usize,
     /// The length at which the next collection is due.
-    due: usize,
+    pub(super) due: usize,
     /// The length of old objects at which the next collection is a full one.
     full_at: usize,
     /// The same for a process that parks with a small heap.
@@ -27,7 +35,7 @@ pub(crate) struct Heap {
     /// Cells before `old` that were written since the last collection.
     written: Vec<usize>,
     nursery_words: usize,
-    limit_words: usize,
+    pub(super) limit_words: usize,
     stress: bool,
     spare: Vec<Word>,
     /// The words of the machine, while a process with a large heap runs in its own.
@@ -45,18 +53,21 @@ pub(crate) struct Space {
     full_at: usize,
     compact_at: usize,
     written: Vec<usize>,
+    shared: Option<Box<Shared>>,
 }
 
 impl Space {
-    /// A heap of these words, all of them old.
-    pub(crate) fn new(words: Vec<Word>) -> Self {
+    /// A heap of these words, all of them old, and of what they point to.
+    pub(crate) fn new(words: Vec<Word>, segments: &[Arc<Segment>]) -> Self {
         let old = words.len();
-        Self { words, old, full_at: 0, compact_at: 2 * old + COMPACT_WORDS, written: Vec::new() }
+        let shared = Shared::of_old(segments);
+        Self { words, old, full_at: 0, compact_at: 2 * old + COMPACT_WORDS, written: Vec::new(), shared }
     }
 
-    /// The bytes that it takes, besides itself.
+    /// The bytes that it takes, besides itself; of segments all that it keeps alive.
     pub(crate) fn bytes(&self) -> usize {
-        8 * (self.words.capacity() + self.written.capacity())
+        let shared = self.shared.as_ref().map_or(0, |shared| shared.bytes());
+        8 * (self.words.capacity() + self.written.capacity()) + shared
     }
 }
 
@@ -76,6 +87,9 @@ impl Heap {
         Self {
             words,
             frozen: Arc::default(),
+            segments: Segments::default(),
+            shared: None,
+            round: 0,
             old: 0,
             due: nursery_words,
             full_at: 4 * nursery_words,
@@ -124,7 +138,7 @@ impl Heap {
 
     /// More words than any list has pairs, unless it is a cycle.
     pub(crate) fn span(&self) -> usize {
-        self.words.len() + self.frozen.len()
+        self.words.len() + self.frozen.len() + self.segments.words()
     }
 
     /// The segment that all processes share.
@@ -142,14 +156,25 @@ impl Heap {
     fn word(&self, at: usize) -> Word {
         match self.words.get(at) {
             Some(word) => *word,
-            None => self.frozen_word(at),
+            None => self.far_word(at),
         }
     }
 
     // A call: inlined, or marked as cold, it slows the whole loop of instructions.
     #[inline(never)]
-    fn frozen_word(&self, at: usize) -> Word {
-        self.frozen[at.wrapping_sub(FROZEN)]
+    fn far_word(&self, at: usize) -> Word {
+        if at >= FROZEN { self.frozen[at - FROZEN] } else { self.segments.at(at).words()[offset_of(at)] }
+    }
+
+    /// The words among which those at `at` lie, and where there.
+    pub(super) fn place(&self, at: usize) -> (&[Word], usize) {
+        if at < self.words.len() {
+            (&self.words, at)
+        } else if at >= FROZEN {
+            (&self.frozen, at - FROZEN)
+        } else {
+            (self.segments.at(at).words(), offset_of(at))
+        }
     }
 
     /// Where the code of a closure begins.
@@ -167,13 +192,18 @@ impl Heap {
         self.words.len() >= self.due
     }
 
+    /// The words of this process in use, alive or not, with those of the segments that it keeps alive.
+    pub(super) fn size(&self) -> usize {
+        self.words.len() + self.shared.as_ref().map_or(0, |shared| shared.words())
+    }
+
     /// Checks that `words` more fit the limit, before they are taken.
     ///
     /// # Errors
     /// [`Full`]: young objects that are dead count until they are collected, within the size of a nursery.
     pub(crate) fn reserve(&self, words: usize) -> Result<(), Full> {
         let most = self.limit_words.saturating_add(self.limit_words / 2).saturating_add(self.nursery_words);
-        if self.words.len().saturating_add(words) > most { Err(Full) } else { Ok(()) }
+        if self.size().saturating_add(words) > most { Err(Full) } else { Ok(()) }
     }
 
     /// The word at `offset` of the object that `word` points to; zero is its header.
@@ -184,9 +214,7 @@ impl Heap {
 
     /// The words of an object after its header.
     pub(crate) fn fields(&self, word: Word) -> &[Word] {
-        let at = index(word);
-        let (words, at): (&[Word], usize) =
-            if at < self.words.len() { (&self.words, at) } else { (&self.frozen, at.wrapping_sub(FROZEN)) };
+        let (words, at) = self.place(index(word));
         &words[at + 1..at + 1 + size_of(words[at])]
     }
 
@@ -375,8 +403,9 @@ impl Heap {
             own.extend_from_slice(&self.words);
             own
         };
+        let shared = self.shared.take();
         self.clear();
-        Ok(Space { words, old, full_at, compact_at, written })
+        Ok(Space { words, old, full_at, compact_at, written, shared })
     }
 
     /// Forgets the objects of the process that ran.
@@ -386,6 +415,7 @@ impl Heap {
         }
         self.words.clear();
         self.written.clear();
+        self.shared = None;
         self.old = 0;
         self.full_at = 4 * self.nursery_words;
         self.compact_at = COMPACT_WORDS;
@@ -394,13 +424,13 @@ impl Heap {
 
     /// Puts the objects of a process in place; the heap must be clear.
     pub(crate) fn load(&mut self, space: Space) {
-        let Space { words, old, full_at, compact_at, written } = space;
+        let Space { words, old, full_at, compact_at, written, shared } = space;
         if words.len() <= SMALL_WORDS {
             self.words.extend_from_slice(&words);
         } else {
             self.nursery = std::mem::replace(&mut self.words, words);
         }
-        (self.old, self.compact_at, self.written) = (old, compact_at, written);
+        (self.old, self.compact_at, self.written, self.shared) = (old, compact_at, written, shared);
         self.full_at = full_at.max(4 * self.nursery_words);
         self.due = if self.stress { 0 } else { self.old + self.nursery_words };
     }
@@ -411,10 +441,19 @@ impl Heap {
     /// [`Full`] if more is alive than the limit; the heap is whole, and larger than it may be.
     pub(crate) fn collect(&mut self, roots: &mut [&mut [Word]], full: bool) -> Result<(), Full> {
         self.collections += 1;
-        let full = full || self.old >= self.full_at;
+        self.round += 1;
+        let full = full || self.old >= self.full_at || self.has_sent_much();
         let from = if full { 0 } else { self.old };
-        let mut copy =
-            Copy { words: &mut self.words, to: std::mem::take(&mut self.spare), from, base: from, marks: None };
+        self.forward_sent(from);
+        let to = std::mem::take(&mut self.spare);
+        let mut copy = Copy {
+            words: &mut self.words,
+            to,
+            from,
+            segments: &mut self.segments,
+            round: self.round,
+            met: Vec::new(),
+        };
         copy.to.clear();
         for root in roots.iter_mut() {
             for word in root.iter_mut() {
@@ -428,63 +467,81 @@ impl Heap {
         }
         self.written.clear();
         copy.scan();
-        let to = copy.to;
+        let Copy { to, met, .. } = copy;
         if full {
             self.words = to;
-            self.full_at = (2 * self.words.len()).max(4 * self.nursery_words);
         } else {
             self.words.truncate(from);
             self.words.extend_from_slice(&to);
             self.spare = to;
         }
+        self.keep_met(&met, full);
+        if full {
+            self.census(roots);
+            self.full_at = (2 * self.words.len()).max(4 * self.nursery_words);
+        }
         self.old = self.words.len();
         self.due = if self.stress { 0 } else { self.old + self.nursery_words };
-        if self.old <= self.limit_words {
+        let fits = self.size() <= self.limit_words;
+        if fits && (full || !self.is_census_due()) {
             return Ok(());
         }
-        // Old objects may be dead: only a full collection tells.
+        // Old objects may be dead, and with them segments: only a full collection tells.
         if full { Err(Full) } else { self.collect(roots, true) }
     }
 }
 
 /// Copies objects, and leaves where they went in their place.
-pub(super) struct Copy<'a> {
-    pub(super) words: &'a mut Vec<Word>,
-    pub(super) to: Vec<Word>,
-    /// Objects before this index stay.
-    pub(super) from: usize,
-    /// The index that the first copy gets.
-    pub(super) base: usize,
-    /// Where objects that were copied begin, with the word that was there: for copies that leave the
-    /// originals.
-    pub(super) marks: Option<&'a mut Vec<(usize, Word)>>,
+struct Copy<'a> {
+    words: &'a mut Vec<Word>,
+    to: Vec<Word>,
+    /// Objects before this index stay; the first copy gets it.
+    from: usize,
+    segments: &'a mut Segments,
+    round: u64,
+    /// The segments that what was copied points to.
+    met: Vec<u32>,
 }
 
 impl Copy<'_> {
-    pub(super) fn moved(&mut self, word: Word) -> Word {
+    fn moved(&mut self, word: Word) -> Word {
         if !is_pointer(word) {
             return word;
         }
         let at = index(word);
-        if at < self.from || at >= FROZEN {
+        if at < self.from {
+            return word;
+        }
+        if at >= SHARED {
+            self.meet(at);
             return word;
         }
         let first = self.words[at];
         if first & TAG_MASK == MOVED {
-            return pointer(index(first), word & TAG_MASK);
+            let new = index(first);
+            if new >= SHARED {
+                self.meet(new);
+            }
+            return pointer(new, word & TAG_MASK);
         }
         let size = if first & TAG_MASK == HEADER { 1 + size_of(first) } else { 2 };
-        let new = self.base + self.to.len();
+        let new = self.from + self.to.len();
         self.to.extend_from_slice(&self.words[at..at + size]);
-        if let Some(marks) = &mut self.marks {
-            marks.push((at, first));
-        }
         self.words[at] = pointer(new, MOVED);
         pointer(new, word & TAG_MASK)
     }
 
+    // Few objects of few processes point out of the heap.
+    #[cold]
+    #[inline(never)]
+    fn meet(&mut self, at: usize) {
+        if at < FROZEN && self.segments.meet(slot_of(at), self.round) {
+            self.met.push(slot_of(at));
+        }
+    }
+
     /// What was copied may point to what was not: the copy itself is the queue.
-    pub(super) fn scan(&mut self) {
+    fn scan(&mut self) {
         let mut at = 0;
         while at < self.to.len() {
             let first = self.to[at];

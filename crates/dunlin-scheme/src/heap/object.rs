@@ -3,7 +3,7 @@
 //! A pair is two words. Any other object begins with a header: eight bits of kind, and the number of words
 //! that follow. The words of "raw" kinds are bits, those of others are values.
 
-use super::word::{HEADER, Word};
+use super::word::{HEADER, TAG_MASK, Word};
 
 /// The kinds of objects with a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,4 +103,19 @@ pub(crate) const fn size_of(header: Word) -> usize {
 /// Whether the words after this header are bits.
 pub(crate) fn is_raw_header(header: Word) -> bool {
     tag_of(header).is_raw()
+}
+
+/// The words of the object at `at`.
+pub(super) fn size_at(words: &[Word], at: usize) -> usize {
+    if words[at] & TAG_MASK == HEADER { 1 + size_of(words[at]) } else { 2 }
+}
+
+/// The places of the values of the object at `at`, and where the next begins.
+pub(super) fn fields_at(words: &[Word], at: usize) -> (std::ops::Range<usize>, usize) {
+    let first = words[at];
+    if first & TAG_MASK != HEADER {
+        return (at..at + 2, at + 2);
+    }
+    let end = at + 1 + size_of(first);
+    (if is_raw_header(first) { end..end } else { at + 1..end }, end)
 }

@@ -1,41 +1,86 @@
 //! Copies between heaps: messages, and values of globals.
 //!
 //! What is shared within a value stays shared in the copy. Objects of the frozen segment are not copied:
-//! every process of the program has them.
+//! every process of the program has them. A large message is copied into a segment, once: what points to
+//! segments is not copied again.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::collect::{Copy, Full, Heap};
-use super::object::{Tag, is_header_of, is_raw_header, size_of};
-use super::word::{FROZEN, HEADER, TAG_MASK, UNSET, Word, index, is_pointer, pointer};
+use super::collect::{Full, Heap};
+use super::object::{Tag, fields_at, is_header_of, size_at};
+use super::segment::{Segment, Segments, offset_of, slot_of};
+use super::share::Shared;
+use super::word::{FROZEN, MOVED, SHARED, TAG_MASK, UNSET, Word, index, is_pointer, pointer, shared_index};
 
-/// A value outside of any heap: its objects, with pointers counted from the first word of them.
+/// A value outside of any heap: its objects, with pointers counted from the first word of them, and the
+/// segments that they point to.
 #[derive(Clone, Debug)]
 pub(crate) struct Parcel {
     pub(crate) words: Box<[Word]>,
     pub(crate) root: Word,
+    pub(crate) segments: Box<[Arc<Segment>]>,
+}
+
+impl Parcel {
+    /// A value that has no objects, or has them in a heap.
+    pub(crate) fn of_word(root: Word) -> Self {
+        Self { words: Box::default(), root, segments: Box::default() }
+    }
+}
+
+/// Messages of so many words become segments; smaller ones cost less to copy than to share.
+const SEGMENT_WORDS: usize = 64;
+
+/// What was copied.
+struct Copied {
+    words: Vec<Word>,
+    root: Word,
+    /// The segments that the words point to.
+    segments: Vec<Arc<Segment>>,
 }
 
 impl Heap {
-    /// Copies a value out of the heap.
-    pub(crate) fn pack(&mut self, root: Word) -> Parcel {
-        if !is_own(root) {
-            return Parcel { words: Box::default(), root };
+    /// Copies a value out of the heap, but for what is in segments; a large one becomes a segment. Tells how
+    /// many words were copied.
+    pub(crate) fn pack(&mut self, root: Word) -> (Parcel, usize) {
+        if !is_pointer(root) || index(root) >= FROZEN {
+            return (Parcel::of_word(root), 0);
         }
-        let (words, root) = self.copied(root, 0, Vec::new());
-        Parcel { words: words.into(), root }
+        let base = self.segments.next_base();
+        let Copied { mut words, mut root, mut segments } = self.copied(root, base.unwrap_or(0), Kept::Shared);
+        let count = words.len();
+        if let Some(base) = base {
+            if count >= SEGMENT_WORDS && !has_open_cell(&words) {
+                match self.segments.add(words, segments) {
+                    Ok(segment) => {
+                        self.note_marked(&segment);
+                        return (Parcel { words: Box::default(), root, segments: [segment].into() }, count);
+                    }
+                    Err(parts) => (words, segments) = parts,
+                }
+            }
+            let moved = |word| if points_into(word, base, count) { word - pointer(base, 0) } else { word };
+            relocate(&mut words, moved);
+            root = moved(root);
+        }
+        self.unmark();
+        (Parcel { words: words.into(), root, segments: segments.into() }, count)
     }
 
-    /// Copies a value to the words that a new process begins with, with room for `more` words.
-    pub(crate) fn pack_for(&mut self, root: Word, more: usize) -> (Vec<Word>, Word) {
-        if !is_own(root) {
-            return (Vec::with_capacity(more), root);
+    /// Copies a value to the words that a new process begins with, but for what is in segments.
+    pub(crate) fn pack_for(&mut self, root: Word) -> (Vec<Word>, Word, Vec<Arc<Segment>>) {
+        if !is_pointer(root) || index(root) >= FROZEN {
+            return (Vec::new(), root, Vec::new());
         }
-        self.copied(root, 0, Vec::with_capacity(8 + more))
+        let Copied { words, root, segments } = self.copied(root, 0, Kept::Shared);
+        self.unmark();
+        (words, root, segments)
     }
 
     /// Puts a value into the heap.
     pub(crate) fn unpack(&mut self, parcel: &Parcel) -> Word {
+        parcel.segments.iter().for_each(|segment| self.hold(segment));
         let base = self.words.len();
         let moved = |word: Word| {
             if is_own(word) { pointer(index(word) + base, word & TAG_MASK) } else { word }
@@ -45,17 +90,18 @@ impl Heap {
         moved(parcel.root)
     }
 
-    /// Copies a value to the frozen segment, and tells whether it has cells that are not written yet.
+    /// Copies a value to the frozen segment, whole, and tells whether it has cells that are not written yet.
     ///
     /// # Errors
-    /// [`Full`] if the segment would pass the limit of a heap.
-    pub(crate) fn freeze(&mut self, root: Word) -> Result<(Word, bool), Full> {
-        if !is_own(root) {
+    /// [`Full`] if the frozen segment would pass `limit` words.
+    pub(crate) fn freeze(&mut self, root: Word, limit: usize) -> Result<(Word, bool), Full> {
+        if !is_pointer(root) || index(root) >= FROZEN {
             return Ok((root, false));
         }
         let base = FROZEN + self.frozen.len();
-        let (words, root) = self.copied(root, base, Vec::new());
-        if self.frozen.len() + words.len() > self.limit() {
+        let Copied { words, root, .. } = self.copied(root, base, Kept::Frozen);
+        self.unmark();
+        if self.frozen.len() + words.len() > limit {
             return Err(Full);
         }
         let is_open = has_open_cell(&words);
@@ -67,17 +113,16 @@ impl Heap {
     /// written here.
     pub(crate) fn thaw(&mut self, root: Word) -> Word {
         let frozen = self.frozen.clone();
-        let mut places = std::collections::HashMap::new();
+        let mut places = HashMap::new();
         let mut place = |words: &mut Vec<Word>, word: Word| {
             let at = index(word);
             if !is_pointer(word) || !(FROZEN..FROZEN + frozen.len()).contains(&at) {
                 return word;
             }
             let new = *places.entry(at).or_insert_with(|| {
-                let from = at - FROZEN;
-                let size = if frozen[from] & TAG_MASK == HEADER { 1 + size_of(frozen[from]) } else { 2 };
-                words.extend_from_slice(&frozen[from..from + size]);
-                words.len() - size
+                let (new, from) = (words.len(), at - FROZEN);
+                words.extend_from_slice(&frozen[from..from + size_at(&frozen, from)]);
+                new
             });
             pointer(new, word & TAG_MASK)
         };
@@ -99,32 +144,137 @@ impl Heap {
         relocate(&mut self.words[base..], |word| if word == old { new } else { word });
     }
 
-    /// Copies what `root` reaches. The originals are marked meanwhile, so that each is copied once.
-    fn copied(&mut self, root: Word, base: usize, to: Vec<Word>) -> (Vec<Word>, Word) {
-        let mut copy = Copy { words: &mut self.words, to, from: 0, base, marks: Some(&mut self.marked) };
-        let root = copy.moved(root);
-        copy.scan();
-        let Copy { to, .. } = copy;
+    /// Copies what `root` reaches, but for what is kept. The originals are marked, so that each is copied
+    /// once, until `unmark` or `note_marked`.
+    fn copied(&mut self, root: Word, base: usize, kept: Kept) -> Copied {
+        self.round += 1;
+        let mut transfer = Transfer {
+            words: &mut self.words,
+            old: self.old,
+            to: Vec::new(),
+            base,
+            marked: &mut self.marked,
+            segments: &mut self.segments,
+            shared: if kept == Kept::Shared { self.shared.as_deref_mut() } else { None },
+            kept,
+            round: self.round,
+            met: Vec::new(),
+            places: HashMap::new(),
+        };
+        let root = transfer.moved(root);
+        let mut at = 0;
+        while at < transfer.to.len() {
+            let (fields, end) = fields_at(&transfer.to, at);
+            for field in fields {
+                transfer.to[field] = transfer.moved(transfer.to[field]);
+            }
+            at = end;
+        }
+        let Transfer { to: words, met: segments, .. } = transfer;
+        Copied { words, root, segments }
+    }
+
+    /// Takes the marks from the originals of a copy.
+    fn unmark(&mut self) {
         for (at, first) in self.marked.drain(..) {
             self.words[at] = first;
         }
-        (to, root)
+    }
+
+    /// Takes the marks from the originals of a segment, and notes where their copies are.
+    fn note_marked(&mut self, segment: &Arc<Segment>) {
+        let marked = std::mem::take(&mut self.marked);
+        let mut copies = Vec::with_capacity(marked.len());
+        for (at, first) in &marked {
+            copies.push((*at, index(std::mem::replace(&mut self.words[*at], *first))));
+        }
+        self.note_sent(segment, copies.into_iter());
+        self.marked = marked;
+        self.marked.clear();
     }
 }
 
-/// Whether the word is an object of a heap or a parcel, not of the frozen segment.
+/// What a copy points to and does not copy, besides the frozen segment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// Segments, also where objects of the heap have their copies in one.
+    Shared,
+    /// Nothing.
+    Frozen,
+}
+
+/// A copy under way.
+struct Transfer<'a> {
+    words: &'a mut Vec<Word>,
+    /// Objects before this index are old.
+    old: usize,
+    to: Vec<Word>,
+    /// The index that the first copy gets.
+    base: usize,
+    /// Where objects that were copied begin, with the word that was there.
+    marked: &'a mut Vec<(usize, Word)>,
+    segments: &'a mut Segments,
+    shared: Option<&'a mut Shared>,
+    kept: Kept,
+    round: u64,
+    met: Vec<Arc<Segment>>,
+    /// Where objects of segments were copied to.
+    places: HashMap<usize, usize>,
+}
+
+impl Transfer<'_> {
+    fn moved(&mut self, word: Word) -> Word {
+        if !is_pointer(word) {
+            return word;
+        }
+        let at = index(word);
+        if at >= SHARED {
+            return self.moved_shared(word);
+        }
+        let first = self.words[at];
+        if first & TAG_MASK == MOVED {
+            return pointer(index(first), word & TAG_MASK);
+        }
+        if let Some(shared) = &mut self.shared
+            && let Some(copy) = shared.copy_of(at, self.old)
+        {
+            return self.moved_shared(pointer(copy, word & TAG_MASK));
+        }
+        let new = self.base + self.to.len();
+        self.to.extend_from_slice(&self.words[at..at + size_at(self.words, at)]);
+        self.marked.push((at, first));
+        self.words[at] = pointer(new, MOVED);
+        pointer(new, word & TAG_MASK)
+    }
+
+    /// What becomes of a pointer to a segment.
+    fn moved_shared(&mut self, word: Word) -> Word {
+        let Some(at) = shared_index(word) else { return word };
+        if self.kept == Kept::Shared {
+            let slot = slot_of(at);
+            if self.segments.meet(slot, self.round) {
+                self.met.push(self.segments.in_slot(slot).clone());
+            }
+            return word;
+        }
+        let (to, base) = (&mut self.to, self.base);
+        let new = *self.places.entry(at).or_insert_with(|| {
+            let (new, from, offset) = (base + to.len(), self.segments.at(at).words(), offset_of(at));
+            to.extend_from_slice(&from[offset..offset + size_at(from, offset)]);
+            new
+        });
+        pointer(new, word & TAG_MASK)
+    }
+}
+
+/// Whether the word points to one of `count` words from `base` on.
+fn points_into(word: Word, base: usize, count: usize) -> bool {
+    is_pointer(word) && index(word).wrapping_sub(base) < count
+}
+
+/// Whether the word is an object of a heap or a parcel, not of a segment.
 fn is_own(word: Word) -> bool {
-    is_pointer(word) && index(word) < FROZEN
-}
-
-/// The places of the values of the object at `at`, and where the next begins.
-fn fields_at(words: &[Word], at: usize) -> (std::ops::Range<usize>, usize) {
-    let first = words[at];
-    if first & TAG_MASK != HEADER {
-        return (at..at + 2, at + 2);
-    }
-    let end = at + 1 + size_of(first);
-    (if is_raw_header(first) { end..end } else { at + 1..end }, end)
+    is_pointer(word) && index(word) < SHARED
 }
 
 /// Replaces every value of these objects.
@@ -161,8 +311,8 @@ mod tests {
         let shared = heap.cons(fixnum(7), NIL);
         let whole = heap.cons(shared, shared);
         let before = heap.words.clone();
-        let parcel = heap.pack(whole);
-        assert_eq!((&heap.words, parcel.words.len()), (&before, 4));
+        let (parcel, count) = heap.pack(whole);
+        assert_eq!((&heap.words, parcel.words.len(), count), (&before, 4, 4));
         let copy = heap.unpack(&parcel);
         assert_ne!(copy, whole);
         assert_eq!(heap.car(copy), heap.cdr(copy));
@@ -174,12 +324,12 @@ mod tests {
         let mut heap = Heap::new(64, 1 << 20);
         let ring = heap.cons(fixnum(1), NIL);
         heap.patch(ring, 1, ring);
-        let (frozen, is_open) = heap.freeze(ring).unwrap();
+        let (frozen, is_open) = heap.freeze(ring, 100).unwrap();
         assert!(!is_open);
         assert_eq!(heap.cdr(frozen), frozen);
         // Frozen objects travel as they are.
         let list = heap.cons(frozen, NIL);
-        let parcel = heap.pack(list);
+        let (parcel, _) = heap.pack(list);
         assert_eq!((parcel.words.len(), parcel.words[0]), (2, frozen));
         let thawed = heap.thaw(frozen);
         assert_eq!((heap.cdr(thawed), thawed & TAG_MASK), (thawed, PAIR));
@@ -190,8 +340,8 @@ mod tests {
         let mut heap = Heap::new(64, 1 << 20);
         let cell = heap.make(Tag::Cell, &[UNSET]);
         let list = heap.cons(fixnum(1), cell);
-        assert!(heap.freeze(list).unwrap().1);
+        assert!(heap.freeze(list, 100).unwrap().1);
         heap.write_cell(cell, NIL);
-        assert!(!heap.freeze(list).unwrap().1);
+        assert!(!heap.freeze(list, 100).unwrap().1);
     }
 }

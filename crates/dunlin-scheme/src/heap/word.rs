@@ -31,10 +31,16 @@ const SYMBOL: u64 = 2;
 const PID: u64 = 3;
 const TAG: u64 = 4;
 
-/// From this index on, objects lie in the segment that all processes share.
-pub(crate) const FROZEN: usize = 1 << 56;
+/// From this index on, objects lie in segments that processes share: the number of a slot, then a place.
+pub(crate) const SHARED: usize = 1 << 58;
+/// Bits of the slot.
+pub(crate) const SLOT_BITS: u32 = 26;
+/// Bits of the place in a segment.
+pub(crate) const OFFSET_BITS: u32 = 32;
+/// From this index on, objects lie in the frozen segment of the program.
+pub(crate) const FROZEN: usize = 1 << 59;
 /// From this index on, a closure is the place of its code: it has no variables, so it takes no memory.
-const CODE: usize = 1 << 57;
+const CODE: usize = 1 << 60;
 
 const fn immediate(kind: u64, payload: u64) -> Word {
     (payload << 8) | (kind << 3) | IMMEDIATE
@@ -139,7 +145,12 @@ pub(crate) const fn index(word: Word) -> usize {
     (word >> 3) as usize
 }
 
-/// Whether the word is an object: of the heap, of the shared segment, or a closure without variables.
+/// Whether the word is an object: of the heap, of a segment, or a closure without variables.
 pub(crate) const fn is_pointer(word: Word) -> bool {
     matches!(word & TAG_MASK, CLOSURE | PAIR | OBJECT)
+}
+
+/// The index of what lies in a segment that processes share; `None` for any other word.
+pub(crate) fn shared_index(word: Word) -> Option<usize> {
+    if is_pointer(word) && (SHARED..FROZEN).contains(&index(word)) { Some(index(word)) } else { None }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::heap::word::NIL;
-use crate::heap::{Parcel, Space, Word};
+use crate::heap::{Holdings, Parcel, Space, Word};
 
 /// What a process does while it does not run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,7 +75,7 @@ impl Process {
         size_of::<Self>()
             + self.space.bytes()
             + self.mailbox.items.capacity() * size_of::<Item>()
-            + 8 * self.mailbox.words
+            + 8 * (self.mailbox.words + self.mailbox.shared_words())
             + self.own.capacity() * size_of::<OwnGlobal>()
     }
 }
@@ -92,6 +92,8 @@ pub(crate) struct Mailbox {
     exits: VecDeque<Arc<Parcel>>,
     /// What exits, and messages that were not looked at, take.
     words: usize,
+    /// The segments that these point to; most point to none.
+    holdings: Option<Box<Holdings>>,
 }
 
 struct Item {
@@ -105,20 +107,39 @@ const ITEM_WORDS: usize = size_of::<Item>() / 8;
 impl Mailbox {
     /// Adds a message.
     pub(crate) fn push(&mut self, parcel: Parcel) {
-        self.words += parcel.words.len();
+        self.count(&parcel);
         self.last += 1;
         self.items.push_back(Item { number: self.last, parcel });
     }
 
     /// Adds what a linked process raised.
     pub(crate) fn push_exit(&mut self, exit: Arc<Parcel>) {
-        self.words += exit.words.len();
+        self.count(&exit);
         self.exits.push_back(exit);
     }
 
-    /// The words that it takes, but for the objects of messages that were looked at.
+    fn count(&mut self, parcel: &Parcel) {
+        self.words += parcel.words.len();
+        for segment in &parcel.segments {
+            self.holdings.get_or_insert_default().add(segment);
+        }
+    }
+
+    fn discount(&mut self, parcel: &Parcel) {
+        self.words -= parcel.words.len();
+        if let Some(holdings) = &mut self.holdings {
+            parcel.segments.iter().for_each(|segment| holdings.remove(segment.slot()));
+        }
+    }
+
+    fn shared_words(&self) -> usize {
+        self.holdings.as_ref().map_or(0, |holdings| holdings.words())
+    }
+
+    /// The words that it takes, with those of segments that it keeps alive, but for the objects of messages
+    /// that were looked at.
     pub(crate) fn size(&self) -> usize {
-        self.words + (self.items.len() + self.exits.len()) * ITEM_WORDS
+        self.words + self.shared_words() + (self.items.len() + self.exits.len()) * ITEM_WORDS
     }
 
     /// Forgets all that came. Later messages have other numbers.
@@ -129,7 +150,7 @@ impl Mailbox {
     /// Removes what came first of that.
     pub(crate) fn take_exit(&mut self) -> Option<Arc<Parcel>> {
         let exit = self.exits.pop_front()?;
-        self.words -= exit.words.len();
+        self.discount(&exit);
         Some(exit)
     }
 
@@ -161,10 +182,9 @@ impl Mailbox {
     pub(crate) fn message(&mut self, number: u64, mut unpack: impl FnMut(&Parcel) -> Word) -> Option<Word> {
         let at = self.place(number)?;
         while self.unpacked <= at {
-            let parcel = &mut self.items[self.unpacked].parcel;
-            self.words -= parcel.words.len();
-            let root = unpack(parcel);
-            *parcel = Parcel { words: Box::default(), root };
+            let parcel = std::mem::replace(&mut self.items[self.unpacked].parcel, Parcel::of_word(NIL));
+            self.items[self.unpacked].parcel.root = unpack(&parcel);
+            self.discount(&parcel);
             self.unpacked += 1;
         }
         Some(self.items[at].parcel.root)
@@ -174,7 +194,7 @@ impl Mailbox {
     pub(crate) fn remove(&mut self, number: u64) {
         let Some(at) = self.place(number) else { return };
         if let Some(item) = self.items.remove(at) {
-            self.words -= item.parcel.words.len();
+            self.discount(&item.parcel);
         }
         if at < self.unpacked {
             self.unpacked -= 1;
@@ -195,8 +215,8 @@ impl Mailbox {
         if messages.last().is_some_and(|message| message.0 > last) {
             return false;
         }
-        let parcel = |root| Parcel { words: Box::default(), root };
-        self.items = messages.iter().map(|(number, root)| Item { number: *number, parcel: parcel(*root) }).collect();
+        let item = |(number, root): &(u64, Word)| Item { number: *number, parcel: Parcel::of_word(*root) };
+        self.items = messages.iter().map(item).collect();
         self.unpacked = messages.len();
         self.last = last;
         true

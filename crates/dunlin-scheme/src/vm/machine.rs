@@ -152,10 +152,10 @@ impl Machine {
     /// Gives a global a value, for all processes.
     ///
     /// # Errors
-    /// [`Fail::Full`] if the values of globals take more than the limit of a heap.
-    pub(super) fn define(&mut self, number: u32, value: Word) -> Result<(), Fail> {
+    /// [`Fail::Full`] if the values of globals would take more than `limit` words.
+    pub(super) fn define(&mut self, number: u32, value: Word, limit: usize) -> Result<(), Fail> {
         let before = self.heap.frozen().len();
-        let (frozen, is_open) = self.heap.freeze(value)?;
+        let (frozen, is_open) = self.heap.freeze(value, limit)?;
         self.charge += (self.heap.frozen().len() - before) as u64 / 16;
         self.program.globals[number as usize] = if is_open { UNSET } else { frozen };
         if is_open {
@@ -177,11 +177,11 @@ impl Machine {
     /// Gives a global a value, for all processes.
     ///
     /// # Errors
-    /// [`Fail::Full`] if the values of globals take more than the limit of a heap.
-    pub(crate) fn set_global(&mut self, name: &str, value: Word) -> Result<(), Fail> {
+    /// [`Fail::Full`] if the values of globals would take more than `limit` words.
+    pub(crate) fn set_global(&mut self, name: &str, value: Word, limit: usize) -> Result<(), Fail> {
         let name = self.program.symbols.intern(name);
         let number = self.program.global(name);
-        self.define(number, value)?;
+        self.define(number, value, limit)?;
         self.charge = 0;
         Ok(())
     }
@@ -202,7 +202,7 @@ impl Machine {
         for constant in &unit.constants {
             let value =
                 value::of_datum(&mut self.heap, constant).map_err(|label| format!("no datum has label #{label}="))?;
-            let (frozen, _) = self.heap.freeze(value).map_err(|_| "constants take more than the limit of a heap")?;
+            let (frozen, _) = self.heap.freeze(value, self.heap.limit()).map_err(|_| "constants take more than the limit of a heap")?;
             self.program.constants.push(frozen);
         }
         let program = &mut self.program;

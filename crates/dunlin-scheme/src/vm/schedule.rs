@@ -234,7 +234,7 @@ impl Machine {
             log(pid, error);
         }
         let object = object.unwrap_or_else(|| self.condition("limit", &error.to_string(), &[], -1));
-        self.heap.pack(object)
+        self.heap.pack(object).0
     }
 
     /// Delivers the end of a process to those that are linked to it. That may end some of them: those that
@@ -317,14 +317,14 @@ impl Machine {
             return Err(Fail::Raise("limit", "too many processes".into(), vec![]));
         }
         let entry = self.program.process_entry;
-        let (mut words, thunk) = self.heap.pack_for(thunk, 5);
+        let (mut words, thunk, segments) = self.heap.pack_for(thunk);
         self.charge += words.len() as u64 / 16;
         let frame = pointer(words.len(), OBJECT);
         // The frame of `%process` after its first instruction, with its argument.
         words.extend([header(Tag::Frame, 4), NIL, fixnum(entry as i64 + 1), code(entry), thunk]);
         let pid = self.table.add();
         let mut process = Box::new(Process::new(pid));
-        process.space = Space::new(words);
+        process.space = Space::new(words, &segments);
         process.frame = frame;
         process.is_queued = true;
         if is_linked {
@@ -341,14 +341,14 @@ impl Machine {
         self.program.process_entry = as_code(procedure).expect("the prelude defines it, without variables");
     }
 
-    /// Copies a message into the mailbox of a process. Without such a process it is dropped.
+    /// Puts a message into the mailbox of a process. Without such a process it is dropped.
     pub(super) fn send(&mut self, to: u64, message: Word) -> Result<()> {
         let is_running = self.running.pid == to;
         if !is_running && self.table.parked(to).is_none() {
             return Ok(());
         }
-        let parcel = self.heap.pack(message);
-        self.charge += parcel.words.len() as u64 / 16;
+        let (parcel, copied) = self.heap.pack(message);
+        self.charge += copied as u64 / 16;
         if is_running {
             self.running.mailbox.push(parcel);
             return self.check_mailbox();
@@ -415,7 +415,7 @@ impl Machine {
             return Ok(());
         }
         let gone = symbol(self.program.symbols.intern("no-process"));
-        let exit = Some(Parcel { words: Box::default(), root: gone });
+        let exit = Some(Parcel::of_word(gone));
         self.tell(End { pid: from, links: [to].into(), exit });
         self.check_mailbox()
     }

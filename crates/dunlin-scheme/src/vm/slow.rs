@@ -45,7 +45,7 @@ impl Machine {
             // No frame is left.
             Op::Return => return Ok(Some(Next::Return(Turn::Done(state.register(i.b()))))),
             Op::Define => {
-                self.define(i.index() as u32, state.register(i.a()))?;
+                self.define(i.index() as u32, state.register(i.a()), self.heap.limit())?;
                 state.fuel -= std::mem::take(&mut self.charge) as i64;
             }
             Op::Global => {

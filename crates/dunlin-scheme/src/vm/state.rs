@@ -46,11 +46,12 @@ impl Machine {
     }
 
     /// Writes what a value reaches.
-    pub(crate) fn write(&self, value: Word) -> Result<Vec<u8>, WriteError> {
+    pub(crate) fn write(&mut self, value: Word) -> Result<Vec<u8>, WriteError> {
         self.write_with(value, Limits::default().ports)
     }
 
-    fn write_with(&self, value: Word, ports: usize) -> Result<Vec<u8>, WriteError> {
+    fn write_with(&mut self, value: Word, ports: usize) -> Result<Vec<u8>, WriteError> {
+        self.heap.sort_sent();
         let Program { symbols, index, names, .. } = &self.program;
         wire::write(&self.heap, symbols, index, names, value, ports)
     }
@@ -143,7 +144,7 @@ impl Machine {
         }
         process.links = links;
         for exit in exits {
-            process.mailbox.push_exit(Arc::new(self.heap.pack(exit)));
+            process.mailbox.push_exit(Arc::new(self.heap.pack(exit).0));
         }
         for (name, value) in named {
             let number = self.program.global(name);

@@ -20,7 +20,8 @@ pub enum WriteError {
     Port,
 }
 
-/// Writes what `root` reaches; of ports only those below `ports`.
+/// Writes what `root` reaches, each object once: what was sent is the same as its copy in a segment.
+/// [`Heap::sort_sent`] comes before. It writes of ports only those below `ports`.
 pub(crate) fn write(
     heap: &Heap,
     symbols: &Symbols,
@@ -101,6 +102,7 @@ impl<T: Copy + Eq + std::hash::Hash> Table<T> {
 
 impl Writer<'_> {
     fn number(&mut self, object: Word) -> u64 {
+        let object = self.heap.shared_one(object);
         *self.numbers.entry(object).or_insert_with(|| {
             self.objects.push(object);
             self.objects.len() as u64 - 1

@@ -1,0 +1,127 @@
+//! Which segments the heap of the process that runs keeps alive.
+
+use std::sync::Arc;
+
+use super::collect::Heap;
+use super::segment::Segment;
+use super::share::{CENSUS_WORDS, Shared};
+use super::word::{MOVED, SHARED, TAG_MASK, Word, index, pointer};
+
+impl Heap {
+    fn shared(&mut self) -> &mut Shared {
+        let old = self.old;
+        self.shared.get_or_insert_with(|| {
+            let mut shared = Box::<Shared>::default();
+            shared.sent.young.first = old;
+            shared
+        })
+    }
+
+    /// Keeps a segment alive: something points to it that the next collection will see.
+    pub(super) fn hold(&mut self, segment: &Arc<Segment>) {
+        let shared = self.shared();
+        if !shared.old.contains(&segment.slot()) && shared.arrived.insert(segment.slot()) {
+            shared.holdings.add(segment);
+            if self.is_census_due() || self.size() > self.limit_words {
+                self.due = 0;
+            }
+        }
+    }
+
+    /// Notes that objects of the heap have copies in a segment.
+    pub(super) fn note_sent(&mut self, segment: &Arc<Segment>, places: impl Iterator<Item = (usize, usize)>) {
+        let old = self.old;
+        self.hold(segment);
+        let shared = self.shared();
+        let mut is_old = false;
+        for (at, copy) in places {
+            is_old |= at < old;
+            let places = if at < old { &mut shared.sent.old } else { &mut shared.sent.young };
+            places.add(at, copy);
+        }
+        if is_old {
+            shared.hold_old(segment);
+        }
+    }
+
+    /// Whether so much of the old objects was sent that a full collection pays: it leaves only the copies.
+    pub(super) fn has_sent_much(&self) -> bool {
+        self.shared.as_ref().is_some_and(|shared| 4 * shared.sent.old.items.len() > self.old)
+    }
+
+    /// Before a collection of objects from `from` on: those of them that were sent have moved to their copies.
+    pub(super) fn forward_sent(&mut self, from: usize) {
+        let Some(shared) = &mut self.shared else { return };
+        let old = if from == 0 { &shared.sent.old.items[..] } else { &[] };
+        for (at, copy) in old.iter().chain(&shared.sent.young.items) {
+            self.words[*at] = pointer(*copy, MOVED);
+        }
+    }
+
+    /// After a collection that met these segments: holds them, and lets others go.
+    pub(super) fn keep_met(&mut self, met: &[u32], full: bool) {
+        if self.shared.is_none() && met.is_empty() {
+            return;
+        }
+        let first = self.words.len();
+        self.shared();
+        let (Some(shared), segments, round) = (&mut self.shared, &self.segments, self.round) else { return };
+        // These first: what they share with others then stays.
+        for slot in met {
+            shared.hold_old(segments.in_slot(*slot));
+        }
+        let Shared { old, arrived, holdings, sent, .. } = &mut **shared;
+        for slot in arrived.drain() {
+            holdings.remove(slot);
+        }
+        sent.young.clear(first);
+        if full {
+            sent.old.clear(0);
+            old.retain(|slot| {
+                let was_met = segments.was_met(*slot, round);
+                if !was_met {
+                    holdings.remove(*slot);
+                }
+                was_met
+            });
+            if old.is_empty() {
+                self.shared = None;
+            }
+        }
+    }
+
+    /// Whether the segments that are held have grown so much that what is alive in them should be counted.
+    pub(super) fn is_census_due(&self) -> bool {
+        self.shared.as_ref().is_some_and(|shared| shared.holdings.words() >= shared.census_at.max(CENSUS_WORDS))
+    }
+
+    /// The next census is due when what is held has doubled.
+    pub(super) fn set_census(&mut self) {
+        if let Some(shared) = &mut self.shared {
+            shared.census_at = 2 * shared.holdings.words() + CENSUS_WORDS;
+        }
+    }
+
+    /// Makes [`Heap::shared_one`] see all that was sent.
+    pub(crate) fn sort_sent(&mut self) {
+        if let Some(shared) = &mut self.shared {
+            shared.sent.old.sort();
+            shared.sent.young.sort();
+        }
+    }
+
+    /// The copy of an object in a segment, if it has one; otherwise the object.
+    pub(crate) fn shared_one(&self, object: Word) -> Word {
+        let at = index(object);
+        let Some(shared) = self.shared.as_ref().filter(|_| at < SHARED) else { return object };
+        let places = if at < self.old { &shared.sent.old } else { &shared.sent.young };
+        let copy = if places.has(at) { places.find_sorted(at) } else { None };
+        copy.map_or(object, |copy| pointer(copy, object & TAG_MASK))
+    }
+
+    /// Whether a segment is one of those that a heap holds.
+    #[cfg(test)]
+    pub(super) fn holds(&self, at: usize) -> bool {
+        self.shared.as_ref().is_some_and(|shared| shared.old.contains(&super::segment::slot_of(at)))
+    }
+}
