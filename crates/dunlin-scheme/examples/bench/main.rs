@@ -219,6 +219,21 @@ const PROCESS_PROGRAMS: &[(&str, u32, &str, &str)] = &[
          (define (run items n) (if (> n 0) (begin (!? server items) (run items (- n 1)))))",
         "(run (iota 1000) 5000)",
     ),
+    (
+        "with a fresh list of 1000",
+        5_000,
+        "(define (serve) (recv ((from tag items) (! from (list tag items)) (serve)))) (define server (spawn serve))
+         (define (fresh n list) (if (= n 0) list (fresh (- n 1) (cons n list))))
+         (define (run n) (if (> n 0) (begin (!? server (fresh 1000 '())) (run (- n 1)))))",
+        "(run 5000)",
+    ),
+    (
+        "the fresh list alone",
+        5_000,
+        "(define (fresh n list) (if (= n 0) list (fresh (- n 1) (cons n list))))
+         (define (run n) (if (> n 0) (begin (fresh 1000 '()) (run (- n 1)))))",
+        "(run 5000)",
+    ),
 ];
 
 /// Bytes of memory that the system has given to this process.

@@ -40,6 +40,8 @@ pub(crate) struct Heap {
     spare: Vec<Word>,
     /// The words of the machine, while a process with a large heap runs in its own.
     nursery: Vec<Word>,
+    /// The words of a transfer under way.
+    pub(super) copy: Vec<Word>,
     /// Objects that a transfer has marked, and what was there.
     pub(super) marked: Vec<(usize, Word)>,
     collections: u64,
@@ -100,6 +102,7 @@ impl Heap {
             stress: false,
             spare: Vec::new(),
             nursery: Vec::new(),
+            copy: Vec::new(),
             marked: Vec::new(),
             collections: 0,
         }
@@ -446,14 +449,8 @@ impl Heap {
         let from = if full { 0 } else { self.old };
         self.forward_sent(from);
         let to = std::mem::take(&mut self.spare);
-        let mut copy = Copy {
-            words: &mut self.words,
-            to,
-            from,
-            segments: &mut self.segments,
-            round: self.round,
-            met: Vec::new(),
-        };
+        let mut copy =
+            Copy { words: &mut self.words, to, from, segments: &mut self.segments, round: self.round, met: Vec::new() };
         copy.to.clear();
         for root in roots.iter_mut() {
             for word in root.iter_mut() {

@@ -12,7 +12,7 @@ impl Heap {
         let old = self.old;
         self.shared.get_or_insert_with(|| {
             let mut shared = Box::<Shared>::default();
-            shared.sent.young.first = old;
+            shared.sent.young.clear(old);
             shared
         })
     }
@@ -28,33 +28,32 @@ impl Heap {
         }
     }
 
-    /// Notes that objects of the heap have copies in a segment.
-    pub(super) fn note_sent(&mut self, segment: &Arc<Segment>, places: impl Iterator<Item = (usize, usize)>) {
-        let old = self.old;
+    /// Notes that objects of the heap have copies in a segment, at these indices; takes the places.
+    pub(super) fn note_sent(&mut self, segment: &Arc<Segment>, places: &mut Vec<(usize, u64)>) {
+        let (old, end) = (self.old, self.words.len());
         self.hold(segment);
         let shared = self.shared();
-        let mut is_old = false;
-        for (at, copy) in places {
-            is_old |= at < old;
-            let places = if at < old { &mut shared.sent.old } else { &mut shared.sent.young };
-            places.add(at, copy);
-        }
-        if is_old {
+        if places.iter().any(|(at, _)| *at < old) {
+            let (mut of_old, mut of_young) = places.drain(..).partition(|(at, _)| *at < old);
+            shared.sent.old.add(&mut of_old, old);
+            shared.sent.young.add(&mut of_young, end);
             shared.hold_old(segment);
+        } else {
+            shared.sent.young.add(places, end);
         }
     }
 
     /// Whether so much of the old objects was sent that a full collection pays: it leaves only the copies.
     pub(super) fn has_sent_much(&self) -> bool {
-        self.shared.as_ref().is_some_and(|shared| 4 * shared.sent.old.items.len() > self.old)
+        self.shared.as_ref().is_some_and(|shared| 4 * shared.sent.old.items().len() > self.old)
     }
 
     /// Before a collection of objects from `from` on: those of them that were sent have moved to their copies.
     pub(super) fn forward_sent(&mut self, from: usize) {
         let Some(shared) = &mut self.shared else { return };
-        let old = if from == 0 { &shared.sent.old.items[..] } else { &[] };
-        for (at, copy) in old.iter().chain(&shared.sent.young.items) {
-            self.words[*at] = pointer(*copy, MOVED);
+        let old = if from == 0 { shared.sent.old.items() } else { &[] };
+        for (at, copy) in old.iter().chain(shared.sent.young.items()) {
+            self.words[*at] = pointer(*copy as usize, MOVED);
         }
     }
 
@@ -103,10 +102,10 @@ impl Heap {
     }
 
     /// Makes [`Heap::shared_one`] see all that was sent.
-    pub(crate) fn sort_sent(&mut self) {
+    pub(crate) fn prepare_sent(&mut self) {
         if let Some(shared) = &mut self.shared {
-            shared.sent.old.sort();
-            shared.sent.young.sort();
+            shared.sent.old.prepare();
+            shared.sent.young.prepare();
         }
     }
 
@@ -115,8 +114,7 @@ impl Heap {
         let at = index(object);
         let Some(shared) = self.shared.as_ref().filter(|_| at < SHARED) else { return object };
         let places = if at < self.old { &shared.sent.old } else { &shared.sent.young };
-        let copy = if places.has(at) { places.find_sorted(at) } else { None };
-        copy.map_or(object, |copy| pointer(copy, object & TAG_MASK))
+        places.find_prepared(at).map_or(object, |copy| pointer(copy, object & TAG_MASK))
     }
 
     /// Whether a segment is one of those that a heap holds.

@@ -16,12 +16,16 @@ pub(crate) struct Segment {
     slot: u32,
     words: Box<[Word]>,
     /// The segments that its words point to.
-    older: Vec<Arc<Segment>>,
+    older: Vec<Arc<Self>>,
+    /// At least the words of it and of all that it keeps alive: what it reaches on two ways counts twice.
+    bound: usize,
 }
 
 impl Segment {
-    /// Its place in the table of the machine.
-    pub(crate) fn slot(&self) -> u32 {
+    /// Words of one segment.
+    pub(super) const WORDS_MAX: usize = 1 << OFFSET_BITS;
+
+    pub(super) fn slot(&self) -> u32 {
         self.slot
     }
 
@@ -29,7 +33,7 @@ impl Segment {
         &self.words
     }
 
-    pub(super) fn older(&self) -> &[Arc<Segment>] {
+    pub(super) fn older(&self) -> &[Arc<Self>] {
         &self.older
     }
 }
@@ -48,8 +52,6 @@ impl Drop for Segment {
 
 /// Segments at once.
 const SLOTS_MAX: usize = 1 << SLOT_BITS;
-/// Words of one segment.
-const WORDS_MAX: usize = 1 << OFFSET_BITS;
 /// Words of new segments between two looks for those that nothing holds.
 const SWEEP_WORDS: usize = 1 << 16;
 
@@ -60,7 +62,7 @@ pub(super) fn slot_of(at: usize) -> u32 {
 
 /// The place in its segment of what lies at `at`.
 pub(super) fn offset_of(at: usize) -> usize {
-    (at - SHARED) & (WORDS_MAX - 1)
+    (at - SHARED) & (Segment::WORDS_MAX - 1)
 }
 
 /// All segments of a machine.
@@ -80,36 +82,27 @@ struct Slot {
 }
 
 impl Segments {
-    /// The index of the first word of the next segment; `None` if there may be no more, or none so large.
+    /// The index of the first word of the next segment; `None` if there may be no more.
     pub(super) fn next_base(&self) -> Option<usize> {
         let slot = self.free.last().map_or(self.slots.len(), |slot| *slot as usize);
         if slot < SLOTS_MAX { Some(SHARED + (slot << OFFSET_BITS)) } else { None }
     }
 
-    /// Makes a segment of words that lie where `next_base` said.
-    ///
-    /// # Errors
-    /// The words and the older segments, if they are more than one segment has.
-    pub(super) fn add(
-        &mut self,
-        words: Vec<Word>,
-        older: Vec<Arc<Segment>>,
-    ) -> Result<Arc<Segment>, (Vec<Word>, Vec<Arc<Segment>>)> {
-        if words.len() > WORDS_MAX {
-            return Err((words, older));
-        }
+    /// Makes a segment of words that lie where `next_base` said, at most `WORDS_MAX`.
+    pub(super) fn add(&mut self, words: &[Word], older: Vec<Arc<Segment>>) -> Arc<Segment> {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             self.slots.len() as u32 - 1
         });
         self.words += words.len();
-        let segment = Arc::new(Segment { slot, words: words.into(), older });
+        let bound = older.iter().fold(words.len(), |sum, older| sum.saturating_add(older.bound));
+        let segment = Arc::new(Segment { slot, words: words.into(), older, bound });
         self.slots[slot as usize].segment = Some(segment.clone());
         if self.words > self.sweep_at.max(SWEEP_WORDS) {
             self.sweep();
             self.sweep_at = 2 * self.words + SWEEP_WORDS;
         }
-        Ok(segment)
+        segment
     }
 
     /// Drops the segments that nothing holds but this table.
@@ -152,9 +145,61 @@ impl Segments {
     }
 }
 
-/// What a heap or a mailbox keeps alive: segments that it holds, and those that these refer to.
+/// What messages of a mailbox point to.
+///
+/// Each message of a process that passes them on may point to a long chain. So what it keeps alive is not
+/// counted when it comes, but when a bound of that exceeds the limit.
 #[derive(Default)]
-pub(crate) struct Holdings {
+pub(crate) struct Mentions {
+    /// How many messages point to each segment.
+    counts: HashMap<u32, (u32, Arc<Segment>)>,
+    bound: usize,
+}
+
+impl Mentions {
+    /// One more message points to the segment.
+    pub(crate) fn add(&mut self, segment: &Arc<Segment>) {
+        let (count, _) = self.counts.entry(segment.slot).or_insert_with(|| {
+            self.bound = self.bound.saturating_add(segment.bound);
+            (0, segment.clone())
+        });
+        *count += 1;
+    }
+
+    /// One message less points to the segment.
+    pub(crate) fn remove(&mut self, segment: &Segment) {
+        let Entry::Occupied(mut entry) = self.counts.entry(segment.slot) else { return };
+        entry.get_mut().0 -= 1;
+        if entry.get().0 == 0 {
+            entry.remove();
+            // Otherwise the bound stays: others may keep the same alive.
+            if self.counts.is_empty() {
+                self.bound = 0;
+            }
+        }
+    }
+
+    /// At least the words that the messages keep alive.
+    pub(crate) fn bound(&self) -> usize {
+        self.bound
+    }
+
+    /// The words that the messages keep alive, each counted once.
+    pub(crate) fn words(&self) -> usize {
+        let mut holdings = Holdings::default();
+        self.counts.values().for_each(|(_, segment)| holdings.add(segment));
+        holdings.words
+    }
+
+    /// Makes the bound an exact one.
+    pub(crate) fn count(&mut self) {
+        self.bound = self.words();
+    }
+}
+
+/// What a heap keeps alive: segments that it holds, and those that these refer to.
+#[derive(Default)]
+pub(super) struct Holdings {
     /// How often each is held: from outside, and by segments in this table.
     counts: HashMap<u32, (u32, Arc<Segment>)>,
     words: usize,
@@ -162,12 +207,12 @@ pub(crate) struct Holdings {
 
 impl Holdings {
     /// The words of all of them, each counted once.
-    pub(crate) fn words(&self) -> usize {
+    pub(super) fn words(&self) -> usize {
         self.words
     }
 
     /// Holds a segment once more.
-    pub(crate) fn add(&mut self, segment: &Arc<Segment>) {
+    pub(super) fn add(&mut self, segment: &Arc<Segment>) {
         if let Some((count, _)) = self.counts.get_mut(&segment.slot) {
             *count += 1;
             return;
@@ -188,7 +233,7 @@ impl Holdings {
     }
 
     /// Holds a segment once less.
-    pub(crate) fn remove(&mut self, slot: u32) {
+    pub(super) fn remove(&mut self, slot: u32) {
         let mut left = Vec::new();
         let mut next = Some(slot);
         while let Some(slot) = next {
@@ -211,9 +256,9 @@ mod tests {
 
     /// A chain of so many segments, each of which refers to the one before.
     fn chain(segments: &mut Segments, count: usize) -> Arc<Segment> {
-        let mut last = segments.add(vec![0], Vec::new()).unwrap();
+        let mut last = segments.add(&[0], Vec::new());
         for _ in 1..count {
-            last = segments.add(vec![0], vec![last]).unwrap();
+            last = segments.add(&[0], vec![last]);
         }
         last
     }
@@ -239,9 +284,9 @@ mod tests {
     #[test]
     fn segments_that_nothing_holds_make_room_for_others() {
         let mut segments = Segments::default();
-        let kept = segments.add(vec![7; 100], Vec::new()).unwrap();
+        let kept = segments.add(&[7; 100], Vec::new());
         for _ in 0..10_000 {
-            segments.add(vec![0; 1000], Vec::new()).unwrap();
+            segments.add(&[0; 1000], Vec::new());
             assert!(segments.words() <= 2 * SWEEP_WORDS + 2000, "{}", segments.words());
         }
         assert!(segments.slots.len() <= 200, "{}", segments.slots.len());
@@ -249,11 +294,31 @@ mod tests {
     }
 
     #[test]
+    fn bound_of_what_messages_mention_is_above_it_until_it_is_counted() {
+        let mut segments = Segments::default();
+        let bottom = segments.add(&[0; 10], Vec::new());
+        let sides = [1, 2].map(|_| segments.add(&[0; 20], vec![bottom.clone()]));
+        let top = segments.add(&[0; 5], sides.to_vec());
+        let mut mentions = Mentions::default();
+        for segment in [&top, &sides[0], &top] {
+            mentions.add(segment);
+        }
+        assert_eq!((mentions.bound(), mentions.words()), (65 + 30, 55));
+        mentions.count();
+        assert_eq!(mentions.bound(), 55);
+        mentions.remove(&top);
+        mentions.remove(&top);
+        assert_eq!((mentions.bound(), mentions.words()), (55, 30));
+        mentions.remove(&sides[0]);
+        assert_eq!((mentions.bound(), mentions.words()), (0, 0));
+    }
+
+    #[test]
     fn holdings_count_what_segments_share_once() {
         let mut segments = Segments::default();
         let mut holdings = Holdings::default();
-        let bottom = segments.add(vec![0; 10], Vec::new()).unwrap();
-        let sides = [1, 2].map(|_| segments.add(vec![0; 20], vec![bottom.clone()]).unwrap());
+        let bottom = segments.add(&[0; 10], Vec::new());
+        let sides = [1, 2].map(|_| segments.add(&[0; 20], vec![bottom.clone()]));
         for side in &sides {
             holdings.add(side);
             holdings.add(side);

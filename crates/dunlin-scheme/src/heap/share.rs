@@ -35,6 +35,7 @@ impl Shared {
     }
 
     /// Where the copy of an object in a segment is.
+    #[inline]
     pub(super) fn copy_of(&mut self, at: usize, old: usize) -> Option<usize> {
         if at < old { self.sent.old.find(at) } else { self.sent.young.find(at) }
     }
@@ -48,7 +49,7 @@ impl Shared {
 
     /// The words of the segments that the heap keeps alive.
     pub(super) fn words(&self) -> usize {
-        self.holdings.words() + 2 * (self.sent.old.items.len() + self.sent.young.items.len())
+        self.holdings.words() + 2 * (self.sent.old.items().len() + self.sent.young.items().len())
     }
 
     /// The bytes of that.
@@ -67,56 +68,70 @@ pub(super) struct Sent {
 /// Where copies of objects are.
 #[derive(Default)]
 pub(super) struct Places {
-    /// The index of an object, and that of its copy.
-    pub(super) items: Vec<(usize, usize)>,
-    is_sorted: bool,
+    /// The index of an object, and that of its copy: the form of what a transfer has marked.
+    items: Vec<(usize, u64)>,
+    /// So many of the items are sorted, and have their bits. The others follow when an object is looked for:
+    /// most never are.
+    ready: usize,
     /// One bit for each index from `first` on: whether the object there has a copy.
     bits: Vec<u64>,
-    pub(super) first: usize,
+    first: usize,
+    /// All objects are before it.
+    end: usize,
 }
 
 impl Places {
-    pub(super) fn add(&mut self, at: usize, copy: usize) {
-        self.items.push((at, copy));
-        self.is_sorted = false;
-        let bit = at - self.first;
-        if self.bits.len() <= bit / 64 {
-            self.bits.resize(bit / 64 + 1, 0);
+    /// Adds objects, all before `end`, with their copies.
+    pub(super) fn add(&mut self, places: &mut Vec<(usize, u64)>, end: usize) {
+        if self.items.is_empty() {
+            std::mem::swap(&mut self.items, places);
+        } else {
+            self.items.append(places);
         }
-        self.bits[bit / 64] |= 1 << (bit % 64);
+        self.end = self.end.max(end);
     }
 
-    pub(super) fn has(&self, at: usize) -> bool {
-        let bit = at.wrapping_sub(self.first);
-        self.bits.get(bit / 64).is_some_and(|bits| bits & (1 << (bit % 64)) != 0)
+    pub(super) fn items(&self) -> &[(usize, u64)] {
+        &self.items
     }
 
-    /// Where the copy of an object is. The items are sorted when one is looked for, not when they are added:
-    /// most are never looked for.
-    fn find(&mut self, at: usize) -> Option<usize> {
-        if !self.has(at) {
+    /// Where the copy of an object is.
+    #[inline]
+    pub(super) fn find(&mut self, at: usize) -> Option<usize> {
+        // What was made since the last message is none.
+        if at >= self.end {
             return None;
         }
-        self.sort();
-        self.find_sorted(at)
+        self.prepare();
+        self.find_prepared(at)
     }
 
-    pub(super) fn sort(&mut self) {
-        if !self.is_sorted {
-            self.items.sort_unstable();
-            self.is_sorted = true;
+    pub(super) fn prepare(&mut self) {
+        if self.ready == self.items.len() {
+            return;
         }
+        self.bits.resize((self.end - self.first).div_ceil(64), 0);
+        for (at, _) in &self.items[self.ready..] {
+            let bit = at - self.first;
+            self.bits[bit / 64] |= 1 << (bit % 64);
+        }
+        self.items.sort_unstable();
+        self.ready = self.items.len();
     }
 
-    pub(super) fn find_sorted(&self, at: usize) -> Option<usize> {
+    pub(super) fn find_prepared(&self, at: usize) -> Option<usize> {
+        let bit = at.wrapping_sub(self.first);
+        if self.bits.get(bit / 64).is_none_or(|bits| bits & (1 << (bit % 64)) == 0) {
+            return None;
+        }
         let found = self.items.binary_search_by_key(&at, |item| item.0).ok()?;
-        Some(self.items[found].1)
+        Some(self.items[found].1 as usize)
     }
 
     /// Forgets all; those to come have an index from `first` on.
     pub(super) fn clear(&mut self, first: usize) {
         self.items.clear();
         self.bits.clear();
-        self.first = first;
+        (self.ready, self.first, self.end) = (0, first, 0);
     }
 }

@@ -8,10 +8,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::collect::{Full, Heap};
-use super::object::{Tag, fields_at, is_header_of, size_at};
+use super::object::{Tag, fields_at, is_header_of, size_at, size_of};
 use super::segment::{Segment, Segments, offset_of, slot_of};
 use super::share::Shared;
-use super::word::{FROZEN, MOVED, SHARED, TAG_MASK, UNSET, Word, index, is_pointer, pointer, shared_index};
+use super::word::{FROZEN, HEADER, MOVED, SHARED, TAG_MASK, UNSET, Word, index, is_pointer, pointer, shared_index};
 
 /// A value outside of any heap: its objects, with pointers counted from the first word of them, and the
 /// segments that they point to.
@@ -32,50 +32,56 @@ impl Parcel {
 /// Messages of so many words become segments; smaller ones cost less to copy than to share.
 const SEGMENT_WORDS: usize = 64;
 
-/// What was copied.
+/// What a copy found; its words are in the heap's `copy`.
 struct Copied {
-    words: Vec<Word>,
     root: Word,
     /// The segments that the words point to.
     segments: Vec<Arc<Segment>>,
+    /// Whether there are cells that are not written.
+    is_open: bool,
 }
 
 impl Heap {
     /// Copies a value out of the heap, but for what is in segments; a large one becomes a segment. Tells how
     /// many words were copied.
     pub(crate) fn pack(&mut self, root: Word) -> (Parcel, usize) {
+        let (root, segments, copied) = self.shared_copy(root);
+        let words = self.copy.as_slice().into();
+        self.clear_copy();
+        (Parcel { words, root, segments: segments.into() }, copied)
+    }
+
+    /// The same, as the words that a new process begins with: there is room for `more`.
+    pub(crate) fn pack_for(&mut self, root: Word, more: usize) -> (Vec<Word>, Word, Vec<Arc<Segment>>, usize) {
+        let (root, segments, copied) = self.shared_copy(root);
+        let mut words = Vec::with_capacity(self.copy.len() + more);
+        words.extend_from_slice(&self.copy);
+        self.clear_copy();
+        (words, root, segments, copied)
+    }
+
+    /// Copies a value: to a new segment if it is large, otherwise to `self.copy`. Returns the segments that it
+    /// points to, and how many words were copied.
+    fn shared_copy(&mut self, root: Word) -> (Word, Vec<Arc<Segment>>, usize) {
         if !is_pointer(root) || index(root) >= FROZEN {
-            return (Parcel::of_word(root), 0);
+            return (root, Vec::new(), 0);
         }
         let base = self.segments.next_base();
-        let Copied { mut words, mut root, mut segments } = self.copied(root, base.unwrap_or(0), Kept::Shared);
-        let count = words.len();
+        let Copied { mut root, segments, is_open } = self.copied(root, base.unwrap_or(0), Kept::Shared);
+        let count = self.copy.len();
         if let Some(base) = base {
-            if count >= SEGMENT_WORDS && !has_open_cell(&words) {
-                match self.segments.add(words, segments) {
-                    Ok(segment) => {
-                        self.note_marked(&segment);
-                        return (Parcel { words: Box::default(), root, segments: [segment].into() }, count);
-                    }
-                    Err(parts) => (words, segments) = parts,
-                }
+            if (SEGMENT_WORDS..=Segment::WORDS_MAX).contains(&count) && !is_open {
+                let segment = self.segments.add(&self.copy, segments);
+                self.note_marked(&segment);
+                self.clear_copy();
+                return (root, vec![segment], count);
             }
             let moved = |word| if points_into(word, base, count) { word - pointer(base, 0) } else { word };
-            relocate(&mut words, moved);
+            relocate(&mut self.copy, moved);
             root = moved(root);
         }
         self.unmark();
-        (Parcel { words: words.into(), root, segments: segments.into() }, count)
-    }
-
-    /// Copies a value to the words that a new process begins with, but for what is in segments.
-    pub(crate) fn pack_for(&mut self, root: Word) -> (Vec<Word>, Word, Vec<Arc<Segment>>) {
-        if !is_pointer(root) || index(root) >= FROZEN {
-            return (Vec::new(), root, Vec::new());
-        }
-        let Copied { words, root, segments } = self.copied(root, 0, Kept::Shared);
-        self.unmark();
-        (words, root, segments)
+        (root, segments, count)
     }
 
     /// Puts a value into the heap.
@@ -99,14 +105,14 @@ impl Heap {
             return Ok((root, false));
         }
         let base = FROZEN + self.frozen.len();
-        let Copied { words, root, .. } = self.copied(root, base, Kept::Frozen);
+        let Copied { root, is_open, .. } = self.copied(root, base, Kept::Frozen);
         self.unmark();
-        if self.frozen.len() + words.len() > limit {
-            return Err(Full);
+        let fits = self.frozen.len() + self.copy.len() <= limit;
+        if fits {
+            Arc::make_mut(&mut self.frozen).extend_from_slice(&self.copy);
         }
-        let is_open = has_open_cell(&words);
-        Arc::make_mut(&mut self.frozen).extend_from_slice(&words);
-        Ok((root, is_open))
+        self.clear_copy();
+        if fits { Ok((root, is_open)) } else { Err(Full) }
     }
 
     /// Copies a value of the frozen segment, with all that it reaches there, to the heap: its cells can be
@@ -151,7 +157,7 @@ impl Heap {
         let mut transfer = Transfer {
             words: &mut self.words,
             old: self.old,
-            to: Vec::new(),
+            to: &mut self.copy,
             base,
             marked: &mut self.marked,
             segments: &mut self.segments,
@@ -160,18 +166,17 @@ impl Heap {
             round: self.round,
             met: Vec::new(),
             places: HashMap::new(),
+            is_open: false,
         };
         let root = transfer.moved(root);
-        let mut at = 0;
-        while at < transfer.to.len() {
-            let (fields, end) = fields_at(&transfer.to, at);
-            for field in fields {
-                transfer.to[field] = transfer.moved(transfer.to[field]);
-            }
-            at = end;
-        }
-        let Transfer { to: words, met: segments, .. } = transfer;
-        Copied { words, root, segments }
+        transfer.scan();
+        Copied { root, segments: transfer.met, is_open: transfer.is_open }
+    }
+
+    /// Empties the copy; it keeps its memory for the next one, unless that is much.
+    fn clear_copy(&mut self) {
+        self.copy.clear();
+        self.copy.shrink_to(COPY_WORDS);
     }
 
     /// Takes the marks from the originals of a copy.
@@ -179,20 +184,24 @@ impl Heap {
         for (at, first) in self.marked.drain(..) {
             self.words[at] = first;
         }
+        self.marked.shrink_to(COPY_WORDS);
     }
 
     /// Takes the marks from the originals of a segment, and notes where their copies are.
     fn note_marked(&mut self, segment: &Arc<Segment>) {
-        let marked = std::mem::take(&mut self.marked);
-        let mut copies = Vec::with_capacity(marked.len());
-        for (at, first) in &marked {
-            copies.push((*at, index(std::mem::replace(&mut self.words[*at], *first))));
+        let mut marked = std::mem::take(&mut self.marked);
+        for (at, first) in &mut marked {
+            let copy = index(self.words[*at]);
+            self.words[*at] = std::mem::replace(first, copy as u64);
         }
-        self.note_sent(segment, copies.into_iter());
+        self.note_sent(segment, &mut marked);
         self.marked = marked;
         self.marked.clear();
     }
 }
+
+/// Words that a copy keeps room for.
+const COPY_WORDS: usize = 1 << 16;
 
 /// What a copy points to and does not copy, besides the frozen segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -208,7 +217,7 @@ struct Transfer<'a> {
     words: &'a mut Vec<Word>,
     /// Objects before this index are old.
     old: usize,
-    to: Vec<Word>,
+    to: &'a mut Vec<Word>,
     /// The index that the first copy gets.
     base: usize,
     /// Where objects that were copied begin, with the word that was there.
@@ -220,13 +229,14 @@ struct Transfer<'a> {
     met: Vec<Arc<Segment>>,
     /// Where objects of segments were copied to.
     places: HashMap<usize, usize>,
+    /// Whether a cell was copied that is not written.
+    is_open: bool,
 }
 
 impl Transfer<'_> {
+    /// What becomes of a pointer.
+    #[inline]
     fn moved(&mut self, word: Word) -> Word {
-        if !is_pointer(word) {
-            return word;
-        }
         let at = index(word);
         if at >= SHARED {
             return self.moved_shared(word);
@@ -241,13 +251,34 @@ impl Transfer<'_> {
             return self.moved_shared(pointer(copy, word & TAG_MASK));
         }
         let new = self.base + self.to.len();
-        self.to.extend_from_slice(&self.words[at..at + size_at(self.words, at)]);
+        if first & TAG_MASK == HEADER {
+            self.to.extend_from_slice(&self.words[at..at + 1 + size_of(first)]);
+            self.is_open |= is_header_of(first, Tag::Cell) && self.words[at + 1] == UNSET;
+        } else {
+            self.to.extend_from_slice(&[first, self.words[at + 1]]);
+        }
         self.marked.push((at, first));
         self.words[at] = pointer(new, MOVED);
         pointer(new, word & TAG_MASK)
     }
 
+    /// What was copied may point to what was not: the copy itself is the queue.
+    fn scan(&mut self) {
+        let mut at = 0;
+        while let Some(&first) = self.to.get(at) {
+            let (fields, end) = if first & TAG_MASK == HEADER { fields_at(self.to, at) } else { (at..at + 2, at + 2) };
+            for field in fields {
+                let word = self.to[field];
+                if is_pointer(word) {
+                    self.to[field] = self.moved(word);
+                }
+            }
+            at = end;
+        }
+    }
+
     /// What becomes of a pointer to a segment.
+    #[inline(never)]
     fn moved_shared(&mut self, word: Word) -> Word {
         let Some(at) = shared_index(word) else { return word };
         if self.kept == Kept::Shared {
@@ -257,7 +288,7 @@ impl Transfer<'_> {
             }
             return word;
         }
-        let (to, base) = (&mut self.to, self.base);
+        let (to, base) = (&mut *self.to, self.base);
         let new = *self.places.entry(at).or_insert_with(|| {
             let (new, from, offset) = (base + to.len(), self.segments.at(at).words(), offset_of(at));
             to.extend_from_slice(&from[offset..offset + size_at(from, offset)]);
@@ -287,17 +318,6 @@ fn relocate(words: &mut [Word], moved: impl Fn(Word) -> Word) {
         }
         at = end;
     }
-}
-
-fn has_open_cell(words: &[Word]) -> bool {
-    let mut at = 0;
-    while at < words.len() {
-        if is_header_of(words[at], Tag::Cell) && words[at + 1] == UNSET {
-            return true;
-        }
-        at = fields_at(words, at).1;
-    }
-    false
 }
 
 #[cfg(test)]

@@ -32,15 +32,15 @@ const PID: u64 = 3;
 const TAG: u64 = 4;
 
 /// From this index on, objects lie in segments that processes share: the number of a slot, then a place.
-pub(crate) const SHARED: usize = 1 << 58;
+pub(crate) const SHARED: usize = 1 << 55;
 /// Bits of the slot.
-pub(crate) const SLOT_BITS: u32 = 26;
+pub(crate) const SLOT_BITS: u32 = 24;
 /// Bits of the place in a segment.
-pub(crate) const OFFSET_BITS: u32 = 32;
+pub(crate) const OFFSET_BITS: u32 = 31;
 /// From this index on, objects lie in the frozen segment of the program.
-pub(crate) const FROZEN: usize = 1 << 59;
+pub(crate) const FROZEN: usize = 1 << 56;
 /// From this index on, a closure is the place of its code: it has no variables, so it takes no memory.
-const CODE: usize = 1 << 60;
+const CODE: usize = 1 << 57;
 
 const fn immediate(kind: u64, payload: u64) -> Word {
     (payload << 8) | (kind << 3) | IMMEDIATE

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::heap::word::NIL;
-use crate::heap::{Holdings, Parcel, Space, Word};
+use crate::heap::{Mentions, Parcel, Space, Word};
 
 /// What a process does while it does not run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,7 +75,7 @@ impl Process {
         size_of::<Self>()
             + self.space.bytes()
             + self.mailbox.items.capacity() * size_of::<Item>()
-            + 8 * (self.mailbox.words + self.mailbox.shared_words())
+            + 8 * (self.mailbox.words + self.mailbox.mentions.as_ref().map_or(0, |mentions| mentions.words()))
             + self.own.capacity() * size_of::<OwnGlobal>()
     }
 }
@@ -93,7 +93,7 @@ pub(crate) struct Mailbox {
     /// What exits, and messages that were not looked at, take.
     words: usize,
     /// The segments that these point to; most point to none.
-    holdings: Option<Box<Holdings>>,
+    mentions: Option<Box<Mentions>>,
 }
 
 struct Item {
@@ -103,6 +103,9 @@ struct Item {
 
 /// What a message takes besides its objects.
 const ITEM_WORDS: usize = size_of::<Item>() / 8;
+
+/// Messages for which a mailbox keeps room.
+const ITEMS_KEPT: usize = 64;
 
 impl Mailbox {
     /// Adds a message.
@@ -121,25 +124,26 @@ impl Mailbox {
     fn count(&mut self, parcel: &Parcel) {
         self.words += parcel.words.len();
         for segment in &parcel.segments {
-            self.holdings.get_or_insert_default().add(segment);
+            self.mentions.get_or_insert_default().add(segment);
         }
     }
 
     fn discount(&mut self, parcel: &Parcel) {
         self.words -= parcel.words.len();
-        if let Some(holdings) = &mut self.holdings {
-            parcel.segments.iter().for_each(|segment| holdings.remove(segment.slot()));
+        if let Some(mentions) = &mut self.mentions {
+            parcel.segments.iter().for_each(|segment| mentions.remove(segment));
         }
     }
 
-    fn shared_words(&self) -> usize {
-        self.holdings.as_ref().map_or(0, |holdings| holdings.words())
-    }
-
-    /// The words that it takes, with those of segments that it keeps alive, but for the objects of messages
-    /// that were looked at.
-    pub(crate) fn size(&self) -> usize {
-        self.words + self.shared_words() + (self.items.len() + self.exits.len()) * ITEM_WORDS
+    /// Whether it takes more than so many words, with those of segments that it keeps alive, but for the
+    /// objects of messages that were looked at.
+    pub(crate) fn exceeds(&mut self, limit: usize) -> bool {
+        let words = self.words + (self.items.len() + self.exits.len()) * ITEM_WORDS;
+        let Some(mentions) = &mut self.mentions else { return words > limit };
+        if words.saturating_add(mentions.bound()) > limit {
+            mentions.count();
+        }
+        words.saturating_add(mentions.bound()) > limit
     }
 
     /// Forgets all that came. Later messages have other numbers.
@@ -198,6 +202,10 @@ impl Mailbox {
         }
         if at < self.unpacked {
             self.unpacked -= 1;
+        }
+        // One that was long gives its memory back.
+        if self.items.capacity() > ITEMS_KEPT && self.items.len() < self.items.capacity() / 4 {
+            self.items.shrink_to(self.items.len() * 2);
         }
     }
 

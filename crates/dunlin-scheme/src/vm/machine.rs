@@ -202,7 +202,10 @@ impl Machine {
         for constant in &unit.constants {
             let value =
                 value::of_datum(&mut self.heap, constant).map_err(|label| format!("no datum has label #{label}="))?;
-            let (frozen, _) = self.heap.freeze(value, self.heap.limit()).map_err(|_| "constants take more than the limit of a heap")?;
+            let (frozen, _) = self
+                .heap
+                .freeze(value, self.heap.limit())
+                .map_err(|_| "constants take more than the limit of a heap")?;
             self.program.constants.push(frozen);
         }
         let program = &mut self.program;

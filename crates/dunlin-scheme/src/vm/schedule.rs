@@ -252,7 +252,7 @@ impl Machine {
                 process.links.remove(&ended);
                 let Some(exit) = &exit else { continue };
                 process.mailbox.push_exit(exit.clone());
-                if is_running || process.mailbox.size() <= limit {
+                if is_running || !process.mailbox.exceeds(limit) {
                     self.wake(to);
                 } else {
                     ends.extend(self.end_parked(to, &self.mailbox_limit(), None));
@@ -267,7 +267,7 @@ impl Machine {
 
     /// Fails if what the process that runs has just done made its own mailbox too large, and empties that.
     fn check_mailbox(&mut self) -> Result<()> {
-        if self.running.mailbox.size() <= self.heap.limit() {
+        if !self.running.mailbox.exceeds(self.heap.limit()) {
             return Ok(());
         }
         self.running.mailbox.clear();
@@ -317,8 +317,8 @@ impl Machine {
             return Err(Fail::Raise("limit", "too many processes".into(), vec![]));
         }
         let entry = self.program.process_entry;
-        let (mut words, thunk, segments) = self.heap.pack_for(thunk);
-        self.charge += words.len() as u64 / 16;
+        let (mut words, thunk, segments, copied) = self.heap.pack_for(thunk, 5);
+        self.charge += copied as u64 / 16;
         let frame = pointer(words.len(), OBJECT);
         // The frame of `%process` after its first instruction, with its argument.
         words.extend([header(Tag::Frame, 4), NIL, fixnum(entry as i64 + 1), code(entry), thunk]);
@@ -356,7 +356,7 @@ impl Machine {
         let limit = self.heap.limit();
         let Some(process) = self.table.parked(to) else { return Ok(()) };
         process.mailbox.push(parcel);
-        if process.mailbox.size() > limit {
+        if process.mailbox.exceeds(limit) {
             return self.end_other(to, &self.mailbox_limit(), None);
         }
         self.wake(to);

@@ -51,7 +51,7 @@ impl Machine {
     }
 
     fn write_with(&mut self, value: Word, ports: usize) -> Result<Vec<u8>, WriteError> {
-        self.heap.sort_sent();
+        self.heap.prepare_sent();
         let Program { symbols, index, names, .. } = &self.program;
         wire::write(&self.heap, symbols, index, names, value, ports)
     }

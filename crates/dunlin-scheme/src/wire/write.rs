@@ -21,7 +21,7 @@ pub enum WriteError {
 }
 
 /// Writes what `root` reaches, each object once: what was sent is the same as its copy in a segment.
-/// [`Heap::sort_sent`] comes before. It writes of ports only those below `ports`.
+/// [`Heap::prepare_sent`] comes before. It writes of ports only those below `ports`.
 pub(crate) fn write(
     heap: &Heap,
     symbols: &Symbols,
