@@ -246,8 +246,8 @@ impl Scheme {
         self.machine.processes()
     }
 
-    /// The bytes of a process while it does not run: its heap, its mailbox, and the rest. `None` if there is
-    /// no such process.
+    /// The bytes of a process while it does not run: its heap, its mailbox, and the rest; what it shares with
+    /// others counts in full. `None` if there is no such process.
     pub fn process_bytes(&mut self, process: u64) -> Option<usize> {
         self.machine.process_bytes(process)
     }
@@ -312,7 +312,8 @@ impl Scheme {
         self.machine.take_overrun()
     }
 
-    /// Limits the memory of live objects, for each process, and that of its mailbox.
+    /// Limits the memory of live objects, for each process, and that of its mailbox. A large message that
+    /// processes share counts in full for each that holds a part of it.
     pub fn set_heap_limit(&mut self, bytes: usize) {
         self.machine.heap.set_limit(bytes / 8);
     }

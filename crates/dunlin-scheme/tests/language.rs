@@ -321,3 +321,12 @@ fn failing_macros_of_define_macro_are_errors_of_the_form() {
         assert_eq!(scheme.eval("test", "(+ 1 2)").unwrap(), "3");
     }
 }
+
+#[test]
+fn arguments_are_set_also_where_no_definition_fits_the_limit() {
+    let mut scheme = Scheme::new();
+    scheme.set_heap_limit(1 << 10);
+    scheme.set_arguments(["program", "argument"]);
+    scheme.set_heap_limit(1 << 20);
+    assert_eq!(scheme.eval("test", "(command-line)").unwrap(), r#"("program" "argument")"#);
+}

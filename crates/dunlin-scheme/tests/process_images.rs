@@ -202,5 +202,38 @@ fn damaged_processes_are_refused_or_run() {
         }
     }
     assert!(refused > rounds / 4 && ran > rounds / 50, "{refused} refused, {ran} ran");
-    assert_eq!(there.read_process(b"DSI\x02\x03\x00\x00\x00\x00\x00\x05"), Err(ReadError::Unsound));
+    assert_eq!(there.read_process(b"DSI\x03\x03\x00\x00\x00\x00\x00\x05"), Err(ReadError::Unsound));
+}
+
+/// A map is a tree in the order of its keys. The copy of a process has another number, and the same place.
+#[test]
+fn a_map_keyed_by_the_process_itself_finds_it_in_its_copy_and_in_the_copy_of_that() {
+    let code = "
+        (define (keep others)
+          (let ((map (fold (lambda (p map) (map-set map p 'other)) (map-set (make-map) (self) 'me) others)))
+            (let loop ()
+              (recv ((from tag 'ask)
+                     (! from (list tag (list (map-ref map (self) 'missing)
+                                             (length (filter (lambda (p) (eq? (map-ref map p #f) 'other)) others))
+                                             (map-size (map-set map (self) 'again)))))
+                     (loop))))))";
+    let mut programs: Vec<Scheme> = (0..6).map(|_| scheme()).collect();
+    programs.iter_mut().for_each(|program| drop(program.eval("test", code).unwrap()));
+    let start = "
+        (define (idle n) (map (lambda (i) (spawn (lambda () (?)))) (iota n)))
+        (define before (idle 5))
+        (define process (spawn (lambda () (keep (append before (?))))))
+        (! process (idle 5))
+        (!? process 'ask)";
+    assert_eq!(programs[0].eval("test", start).unwrap(), "(me 10 11)");
+    let mut process = programs[0].processes()[5];
+    let mut image = programs[0].write_process(process).unwrap().unwrap();
+    // In its own program, then from each program to the next, and home.
+    for at in [0, 1, 2, 3, 4, 5, 0] {
+        let program = &mut programs[at];
+        process = program.read_process(&image).unwrap();
+        program.define_process("moved", process);
+        assert_eq!(program.eval("test", "(!? moved 'ask)").unwrap(), "(me 10 11)", "program {at}");
+        image = program.write_process(process).unwrap().unwrap();
+    }
 }

@@ -274,6 +274,24 @@ fn a_supervisor_restarts_a_worker_that_crashed() {
     assert_eq!(value(text), "(pong no-answer pong)");
 }
 
+/// It takes no other exit for that of its worker: then there would be two workers.
+#[test]
+fn a_supervisor_ends_with_its_worker_when_another_process_that_is_linked_to_it_fails() {
+    let text = "
+        (define main (self))
+        (define (work)
+          (! main (list 'worker (self)))
+          (guard (e (#t (! main (list 'heard e)) (raise e)))
+            (let loop () (recv ((from tag 'ping) (! from (list tag 'pong)))) (loop))))
+        (define supervisor (spawn-thunk-supervised work))
+        (define first (car (?)))
+        (define answer (!? supervisor 'ping))
+        (spawn (lambda () (outbound-link supervisor) (raise 'died)))
+        (let* ((heard (?)) (more (? 1 'no-other-worker)))
+          (list first answer heard more (!? supervisor 'ping 1 'gone)))";
+    assert_eq!(value(text), "(worker pong (heard died) no-other-worker gone)");
+}
+
 /// Section 5.1 without nodes: meters report, and their supervisor averages. It goes on with `meters`, where
 /// the transcribed one goes on with `dict`.
 #[test]

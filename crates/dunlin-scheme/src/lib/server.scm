@@ -41,12 +41,15 @@
 (define (generic-server-cast server term) (! server (list 'cast term)))
 
 ;; The supervisor has the number that clients know. It hands messages on to a worker, and starts another one
-;; when that fails; the worker does not outlive it. A message that a worker fails on is lost.
+;; when that fails; the worker does not outlive it. A message that a worker fails on is lost. An exit of any
+;; other process that is linked to it ends the supervisor, as it would end any process.
 (define (spawn-thunk-supervised thunk) (spawn (lambda () (%supervise thunk))))
 (define (%supervise thunk)
   (let ((worker (spawn-link thunk)))
     (outbound-link worker)
     (let loop ()
-      (match (guard (failure (#t (list #f))) (list #t (?)))
-        ((#t message) (! worker message) (loop))
-        (failed (%supervise thunk))))))
+      (let ((step (%wait #f 0 #f)))
+        (cond ((not (eq? step #t))
+               (let ((message (%message step))) (%accept (%self) step) (! worker message) (loop)))
+              ((eq? (%exit-process) worker) (%take-exit) (%supervise thunk))
+              (else (%raise-exit)))))))

@@ -88,8 +88,8 @@ pub(crate) struct Mailbox {
     /// So many of the first were looked at: they lie in the heap.
     unpacked: usize,
     last: u64,
-    /// What processes raised that this one is linked to, not yet raised here.
-    exits: VecDeque<Arc<Parcel>>,
+    /// What processes raised that this one is linked to, not yet raised here, with their numbers.
+    exits: VecDeque<(u64, Arc<Parcel>)>,
     /// What exits, and messages that were not looked at, take.
     words: usize,
     /// The segments that these point to; most point to none.
@@ -116,9 +116,9 @@ impl Mailbox {
     }
 
     /// Adds what a linked process raised.
-    pub(crate) fn push_exit(&mut self, exit: Arc<Parcel>) {
+    pub(crate) fn push_exit(&mut self, from: u64, exit: Arc<Parcel>) {
         self.count(&exit);
-        self.exits.push_back(exit);
+        self.exits.push_back((from, exit));
     }
 
     fn count(&mut self, parcel: &Parcel) {
@@ -153,7 +153,7 @@ impl Mailbox {
 
     /// Removes what came first of that.
     pub(crate) fn take_exit(&mut self) -> Option<Arc<Parcel>> {
-        let exit = self.exits.pop_front()?;
+        let (_, exit) = self.exits.pop_front()?;
         self.discount(&exit);
         Some(exit)
     }
@@ -163,9 +163,14 @@ impl Mailbox {
         !self.exits.is_empty()
     }
 
-    /// What linked processes raised.
-    pub(crate) fn exits(&self) -> impl Iterator<Item = &Parcel> {
-        self.exits.iter().map(|exit| &**exit)
+    /// The process that raised what came first of that.
+    pub(crate) fn exit_process(&self) -> Option<u64> {
+        self.exits.front().map(|(from, _)| *from)
+    }
+
+    /// What linked processes raised, with their numbers.
+    pub(crate) fn exits(&self) -> impl Iterator<Item = (u64, &Parcel)> {
+        self.exits.iter().map(|(from, exit)| (*from, &**exit))
     }
 
     /// The number of the first message after `number`; numbers begin with one.

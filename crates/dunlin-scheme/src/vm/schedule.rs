@@ -251,7 +251,7 @@ impl Machine {
                 };
                 process.links.remove(&ended);
                 let Some(exit) = &exit else { continue };
-                process.mailbox.push_exit(exit.clone());
+                process.mailbox.push_exit(ended, exit.clone());
                 if is_running || !process.mailbox.exceeds(limit) {
                     self.wake(to);
                 } else {
@@ -442,6 +442,11 @@ impl Machine {
 
     pub(super) fn accept(&mut self, number: u64) {
         self.running.mailbox.remove(number);
+    }
+
+    /// The process that raised the first exit that was not raised here yet.
+    pub(super) fn exit_process(&self) -> Option<u64> {
+        self.running.mailbox.exit_process()
     }
 
     /// The first exit that was not raised yet.

@@ -90,7 +90,11 @@ impl Machine {
                 messages.push(self.heap.cons(fixnum(number as i64), message));
             }
         }
-        let exits: Vec<Word> = self.running.mailbox.exits().map(|exit| self.heap.unpack(exit)).collect();
+        let mut exits = Vec::new();
+        for (from, exit) in self.running.mailbox.exits() {
+            let exit = self.heap.unpack(exit);
+            exits.push(self.heap.cons(pid(from), exit));
+        }
         let links: Vec<Word> = self.running.links.iter().map(|link| pid(*link)).collect();
         let mut own = Vec::new();
         for OwnGlobal { number, value, .. } in &self.running.own {
@@ -113,11 +117,14 @@ impl Machine {
         if self.heap.tag(whole) != Some(Tag::Vector) {
             return Err(ReadError::Unsound);
         }
-        if let Some(old) = self.heap.item(whole, 0).filter(|word| as_pid(*word).is_some()) {
-            self.heap.replace(base, old, pid(self.running.pid));
+        let old = self.heap.item(whole, 0).and_then(as_pid);
+        if let Some(old) = old {
+            self.heap.replace(base, pid(old), pid(self.running.pid));
         }
         let fields = self.heap.fields(whole).to_vec();
-        self.restored(&fields).ok_or(ReadError::Unsound)
+        self.restored(&fields).ok_or(ReadError::Unsound)?;
+        let has_room = old.is_none_or(|old| self.program.names.set_copy(self.running.pid, old, limits.names));
+        if has_room { Ok(()) } else { Err(ReadError::TooLarge) }
     }
 
     fn restored(&mut self, fields: &[Word]) -> Option<()> {
@@ -137,14 +144,15 @@ impl Machine {
         let links = items(links)?.into_iter().map(as_pid).collect::<Option<_>>()?;
         let named = |word: Word| pair(word).and_then(|(name, value)| Some((as_symbol(name)?, value)));
         let named = items(own)?.into_iter().map(named).collect::<Option<Vec<_>>>()?;
-        let exits = items(exits)?;
+        let exit = |word: Word| pair(word).and_then(|(from, exit)| Some((as_pid(from)?, exit)));
+        let exits = items(exits)?.into_iter().map(exit).collect::<Option<Vec<_>>>()?;
         let process = &mut *self.running;
         if !process.mailbox.restore(&messages, as_natural(last)?) {
             return None;
         }
         process.links = links;
-        for exit in exits {
-            process.mailbox.push_exit(Arc::new(self.heap.pack(exit).0));
+        for (from, exit) in exits {
+            process.mailbox.push_exit(from, Arc::new(self.heap.pack(exit).0));
         }
         for (name, value) in named {
             let number = self.program.global(name);

@@ -11,13 +11,13 @@
 //!
 //! # Format
 //!
-//! `DSI`, the version of the format (2), that of the code (varint); the number of units and their hashes; the
+//! `DSI`, the version of the format (3), that of the code (varint); the number of units and their hashes; the
 //! number of symbols and their texts; the number of programs and their numbers (8 bytes each); the number of
 //! objects; each object; the value. Numbers are varints of
 //! seven bits a byte, the least first. An object is its kind (0 a pair, or the tag plus one), its size
 //! unless the kind tells it, and its fields. A field begins with a byte: 0 a fixnum (zigzag), 1 a character,
 //! 2 a symbol, 3 a constant, 4 an object, 5 a place in code (unit, place), 6 a process, 7 a tag (program,
-//! number).
+//! number), 8 a process that is a copy (program, number, program and number of its original).
 
 mod check;
 mod node;
@@ -31,7 +31,7 @@ pub use write::WriteError;
 pub(crate) use write::write;
 
 /// What an image begins with.
-const MAGIC: &[u8; 4] = b"DSI\x02";
+const MAGIC: &[u8; 4] = b"DSI\x03";
 
 /// The bytes that a field begins with.
 mod field {
@@ -43,4 +43,5 @@ mod field {
     pub(super) const CODE: u8 = 5;
     pub(super) const PROCESS: u8 = 6;
     pub(super) const TAG: u8 = 7;
+    pub(super) const COPY: u8 = 8;
 }

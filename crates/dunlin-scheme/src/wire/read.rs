@@ -3,6 +3,7 @@
 //! Each field of an object takes at least one byte of the image, so that no claim of a size takes memory
 //! before its bytes are there; the limits bound the rest.
 
+use super::node::NoNumber;
 use super::{MAGIC, NodeNames, check, field};
 use crate::code::unit::{CODE_VERSION, Hash};
 use crate::code::{Index, Instruction};
@@ -24,13 +25,15 @@ pub(crate) struct Limits {
     pub(crate) objects: usize,
     /// Symbols of the machine, with those of the image.
     pub(crate) symbols: usize,
+    /// Names of processes and tags of other programs that the machine knows, with those of the image.
+    pub(crate) names: usize,
     /// Ports of the machine that it may name.
     pub(crate) ports: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { bytes: 1 << 30, objects: 1 << 26, symbols: Symbols::COUNT_MAX, ports: 1 }
+        Self { bytes: 1 << 30, objects: 1 << 26, symbols: Symbols::COUNT_MAX, names: 1 << 20, ports: 1 }
     }
 }
 
@@ -41,7 +44,7 @@ pub enum ReadError {
     /// Another format, or another version of it or of the code.
     #[error("the bytes are no image of this version")]
     Version,
-    /// A limit is exceeded: of bytes, objects, symbols, or the heap.
+    /// A limit is exceeded: of bytes, objects, symbols, names of other programs, or the heap.
     #[error("the image is larger than its limit")]
     TooLarge,
     /// The bytes end before the image does.
@@ -99,7 +102,8 @@ pub(crate) fn read(
     if count > limits.objects {
         return Err(ReadError::TooLarge);
     }
-    let mut decoder = Decoder { input, units, names, nodes, programs, count, words: Vec::new(), starts: Vec::new() };
+    let (words, starts) = (Vec::new(), Vec::new());
+    let mut decoder = Decoder { input, units, names, nodes, far_max: limits.names, programs, count, words, starts };
     for _ in 0..count {
         decoder.object()?;
     }
@@ -199,6 +203,7 @@ struct Decoder<'i> {
     units: Vec<(usize, usize)>,
     names: Vec<Name>,
     nodes: &'i mut NodeNames,
+    far_max: usize,
     programs: Vec<u64>,
     count: usize,
     words: Vec<Word>,
@@ -296,13 +301,27 @@ impl Decoder<'_> {
                 .copied()
                 .ok_or(malformed),
             field::OBJECT if value < self.count as u64 => Ok((value << 8) | NUMBERED),
-            field::PROCESS | field::TAG => {
-                let node = usize::try_from(value).ok().and_then(|at| self.programs.get(at)).ok_or(malformed)?;
-                let number = self.nodes.near(*node, self.input.varint()?).ok_or(malformed)?;
-                Ok(if kind == field::PROCESS { pid(number) } else { tag(number) })
+            field::PROCESS | field::TAG | field::COPY => {
+                let node = self.program(value, malformed)?;
+                let number = self.input.varint()?;
+                let original = if kind == field::COPY {
+                    let program = self.input.varint()?;
+                    Some((self.program(program, malformed)?, self.input.varint()?))
+                } else {
+                    None
+                };
+                let number = self.nodes.near(node, number, original, self.far_max).map_err(|error| match error {
+                    NoNumber::Malformed => malformed,
+                    NoNumber::Full => ReadError::TooLarge,
+                })?;
+                Ok(if kind == field::TAG { tag(number) } else { pid(number) })
             }
             _ => Err(malformed),
         }
+    }
+
+    fn program(&self, at: u64, malformed: ReadError) -> Result<u64> {
+        usize::try_from(at).ok().and_then(|at| self.programs.get(at)).copied().ok_or(malformed)
     }
 
     fn place(&mut self) -> Result<Word> {
@@ -325,17 +344,18 @@ mod tests {
         let mut heap = Heap::new(64, 1 << 20);
         let mut symbols = Symbols::default();
         let names: Vec<Word> = ["one", "two"].map(|name| symbol(symbols.intern(name))).into();
-        let list = heap.list(&names, NIL);
+        let list = heap.list(&[names[0], names[1], pid(7)], NIL);
         let image = super::super::write(&heap, &symbols, &Index::default(), &NodeNames::new(), list, 1).unwrap();
         let read = |limits| {
             let mut heap = Heap::new(64, 1 << 20);
             read(&mut heap, &mut Symbols::default(), &mut NodeNames::new(), &Index::default(), &[], &image, limits)
                 .map(|_| ())
         };
-        let exact = Limits { bytes: image.len(), objects: 2, symbols: 2, ports: 1 };
+        let exact = Limits { bytes: image.len(), objects: 3, symbols: 2, names: 1, ports: 1 };
         assert_eq!(read(exact), Ok(()));
         assert_eq!(read(Limits { bytes: image.len() - 1, ..exact }), Err(ReadError::TooLarge));
-        assert_eq!(read(Limits { objects: 1, ..exact }), Err(ReadError::TooLarge));
+        assert_eq!(read(Limits { objects: 2, ..exact }), Err(ReadError::TooLarge));
         assert_eq!(read(Limits { symbols: 1, ..exact }), Err(ReadError::TooLarge));
+        assert_eq!(read(Limits { names: 0, ..exact }), Err(ReadError::TooLarge));
     }
 }

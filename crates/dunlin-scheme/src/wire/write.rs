@@ -181,7 +181,16 @@ impl Writer<'_> {
     }
 
     fn far(&mut self, kind: u8, number: u64) {
-        let (node, number) = self.nodes.far(number);
+        let original = if kind == field::PROCESS { self.nodes.original(number) } else { None };
+        self.name(if original.is_some() { field::COPY } else { kind }, self.nodes.far(number));
+        if let Some((node, number)) = original {
+            let program = self.programs.number(node);
+            varint(&mut self.out, program);
+            varint(&mut self.out, number);
+        }
+    }
+
+    fn name(&mut self, kind: u8, (node, number): (u64, u64)) {
         let program = self.programs.number(node);
         self.put(kind, program);
         varint(&mut self.out, number);

@@ -24,7 +24,7 @@ pub(super) const TABLE: &[Row] = &[
     ("tag?", 1, 1, |_, a| Ok(truth(as_tag(a[0]).is_some()))),
     // The order of two processes, or of two tags: the same in every program.
     ("%name<?", 2, 2, |m, a| {
-        let [one, other] = [name_argument(a[0])?, name_argument(a[1])?].map(|number| m.program.names.far(number));
+        let [one, other] = [name_argument(a[0])?, name_argument(a[1])?].map(|number| m.program.names.place(number));
         Ok(truth(one < other))
     }),
     // The message of this number; what was removed meanwhile is no message any more.
@@ -40,6 +40,8 @@ pub(super) const TABLE: &[Row] = &[
         }
         Ok(UNSPECIFIED)
     }),
+    // The process whose end the first exit tells of.
+    ("%exit-process", 0, 0, |m, _| Ok(m.exit_process().map_or(FALSE, pid))),
     ("%take-exit", 0, 0, |m, _| m.take_exit()),
     ("%deadline", 1, 1, |m, a| deadline(m, a[0])),
     ("inbound-link", 1, 1, |m, a| {
