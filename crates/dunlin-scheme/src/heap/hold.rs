@@ -43,12 +43,12 @@ impl Heap {
         }
     }
 
-    /// Whether so much of the old objects was sent that a full collection pays: it leaves only the copies.
+    /// Whether so much of the old objects was sent that a full collection pays: only the copies stay.
     pub(super) fn has_sent_much(&self) -> bool {
         self.shared.as_ref().is_some_and(|shared| 4 * shared.sent.old.items().len() > self.old)
     }
 
-    /// Before a collection of objects from `from` on: those of them that were sent have moved to their copies.
+    /// Before a collection of objects from `from` on: those that were sent have moved to their copies.
     pub(super) fn forward_sent(&mut self, from: usize) {
         let Some(shared) = &mut self.shared else { return };
         let old = if from == 0 { shared.sent.old.items() } else { &[] };

@@ -60,8 +60,8 @@ impl Heap {
         (words, root, segments, copied)
     }
 
-    /// Copies a value: to a new segment if it is large, otherwise to `self.copy`. Returns the segments that it
-    /// points to, and how many words were copied.
+    /// Copies a value: to a new segment if it is large, otherwise to `self.copy`. Returns the segments that
+    /// it points to, and how many words were copied.
     fn shared_copy(&mut self, root: Word) -> (Word, Vec<Arc<Segment>>, usize) {
         if !is_pointer(root) || index(root) >= FROZEN {
             return (root, Vec::new(), 0);
