@@ -1,7 +1,7 @@
 //! How much of the segments that a heap holds is alive.
 //!
-//! A collection keeps a whole segment alive for one object of it. Now and then a full collection looks
-//! closer: what is alive of a segment that is mostly dead is copied to the heap, which lets go of the segment.
+//! A collection keeps a whole segment alive for one object of it. Now and then a full collection counts what
+//! is alive: of a segment that is mostly dead it copies the rest to the heap, and lets go of the segment.
 
 use std::collections::{HashMap, HashSet};
 
