@@ -72,6 +72,8 @@ pub(super) struct Segments {
     free: Vec<u32>,
     words: usize,
     sweep_at: usize,
+    /// How often there was no room.
+    refused: usize,
 }
 
 #[derive(Default)]
@@ -83,7 +85,14 @@ struct Slot {
 
 impl Segments {
     /// The index of the first word of the next segment; `None` if there may be no more.
-    pub(super) fn next_base(&self) -> Option<usize> {
+    pub(super) fn next_base(&mut self) -> Option<usize> {
+        if self.free.is_empty() && self.slots.len() == SLOTS_MAX {
+            // A look at so many costs too much for each message.
+            if self.refused.is_multiple_of(SLOTS_MAX / 16) {
+                self.sweep();
+            }
+            self.refused += 1;
+        }
         let slot = self.free.last().map_or(self.slots.len(), |slot| *slot as usize);
         if slot < SLOTS_MAX { Some(SHARED + (slot << OFFSET_BITS)) } else { None }
     }

@@ -66,11 +66,11 @@ impl Heap {
         if !is_pointer(root) || index(root) >= FROZEN {
             return (root, Vec::new(), 0);
         }
-        let base = self.segments.next_base();
+        let base = if self.words.len() <= Segment::WORDS_MAX { self.segments.next_base() } else { None };
         let Copied { mut root, segments, is_open } = self.copied(root, base.unwrap_or(0), Kept::Shared);
         let count = self.copy.len();
         if let Some(base) = base {
-            if (SEGMENT_WORDS..=Segment::WORDS_MAX).contains(&count) && !is_open {
+            if count >= SEGMENT_WORDS && !is_open {
                 let segment = self.segments.add(&self.copy, segments);
                 self.note_marked(&segment);
                 self.clear_copy();
@@ -337,6 +337,36 @@ mod tests {
         assert_ne!(copy, whole);
         assert_eq!(heap.car(copy), heap.cdr(copy));
         assert_eq!(heap.car(heap.car(copy)), fixnum(7));
+    }
+
+    #[test]
+    fn objects_of_a_segment_are_not_copied_again() {
+        let mut heap = Heap::new(64, 1 << 20);
+        let old = heap.list(&[fixnum(1); 100], NIL);
+        let mut roots = [old];
+        heap.collect(&mut [&mut roots], false).unwrap();
+        let (young, old) = (heap.list(&[fixnum(2); 100], NIL), roots[0]);
+        for list in [old, young] {
+            let (parcel, count) = heap.pack(list);
+            assert_eq!((count, parcel.words.len(), parcel.segments.len()), (200, 0, 1));
+            let (again, count) = heap.pack(list);
+            assert_eq!((count, again.root), (0, parcel.root));
+            let rest = heap.cdr(list);
+            let (rest, count) = heap.pack(rest);
+            assert_eq!((count, rest.root), (0, heap.cdr(parcel.root)));
+        }
+        let both = heap.cons(old, young);
+        let (parcel, count) = heap.pack(both);
+        assert_eq!((count, parcel.words.len(), parcel.segments.len()), (2, 2, 2));
+        // A collection leaves only the copies; small and open values have none.
+        let open = heap.make(Tag::Cell, &[UNSET]);
+        let open = heap.list(&[fixnum(3); 100], open);
+        let mut roots = [both, old, open];
+        heap.collect(&mut [&mut roots], true).unwrap();
+        assert_eq!(heap.len(), 2 + 201 + 1);
+        assert!(shared_index(roots[1]).is_some() && heap.car(roots[0]) == roots[1]);
+        let (parcel, count) = heap.pack(roots[2]);
+        assert_eq!((count, parcel.words.len()), (202, 202));
     }
 
     #[test]
