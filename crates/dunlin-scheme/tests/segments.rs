@@ -202,4 +202,12 @@ fn an_image_has_each_object_of_a_segment_once() {
         "(spawn (lambda () (let ((m (iota 1000))) (! (self) m) (let ((n (?))) (! (self) (cdr m)) (wait m n (?))))))",
     );
     assert!(sent < one + 100, "{sent} {one}");
+    // Also before a collection has put the copy in the place of what was sent.
+    let twice = "
+        (let ((m (iota 1000)))
+          (! (self) m)
+          (let ((bytes (value->bytes (list m (cdr (?))))))
+            (list (- (bytevector-length bytes) (bytevector-length (value->bytes (list m (cdr m)))))
+                  (let ((both (bytes->value bytes))) (eq? (cdar both) (cadr both))))))";
+    assert_eq!(scheme().eval("test", twice).unwrap(), "(0 #t)");
 }
