@@ -9,9 +9,9 @@ use dunlin_demo::{demo, farm};
 use dunlin_terminal::failure::{exit, on_runtime};
 use dunlin_terminal::output::{self, Output};
 
-#[cfg(unix)]
-use crate::scheme;
 use crate::{config, names, node, ping, profile, sim};
+#[cfg(unix)]
+use crate::{repl, scheme};
 
 /// Processes and channels, inside a program and between programs
 #[derive(Debug, Parser)]
@@ -44,6 +44,9 @@ pub enum Command {
     /// Run a Scheme program
     #[cfg(unix)]
     Scheme(scheme::Options),
+    /// Evaluate Scheme line by line
+    #[cfg(unix)]
+    Repl(repl::Options),
     /// Run a farm: a master divides work among workers, which may join and leave at any time
     #[command(subcommand)]
     Farm(farm::Farm),
@@ -83,6 +86,8 @@ pub fn run() -> ExitCode {
         Command::Sim(options) => sim::run(options, output),
         #[cfg(unix)]
         Command::Scheme(options) => scheme::run(&options),
+        #[cfg(unix)]
+        Command::Repl(options) => repl::run(&options),
         Command::Farm(farm) => {
             if let Some(what) = farm.wrong() {
                 Args::command().error(clap::error::ErrorKind::ValueValidation, what).exit();

@@ -15,6 +15,8 @@ pub mod ping;
 pub mod profile;
 pub mod reach;
 #[cfg(unix)]
+pub mod repl;
+#[cfg(unix)]
 pub mod scheme;
 pub mod sim;
 pub mod who;

@@ -55,6 +55,9 @@ pub enum Error {
     /// A process called `kill` for this one.
     #[error("the process was killed")]
     Killed,
+    /// An [`Interrupter`](crate::Interrupter) ended the evaluation.
+    #[error("interrupted")]
+    Interrupted,
     /// The program called `exit`.
     #[error("exit with code {0}")]
     Exit(u8),
@@ -109,7 +112,7 @@ impl Error {
             Self::Raised(raised) => raised.trace.first().map(|place| (&*place.source_name, place.pos)),
             Self::HeapLimit { trace, .. } => trace.first().map(|place| (&*place.source_name, place.pos)),
             Self::Image(_) | Self::OutOfFuel | Self::MailboxLimit { .. } => None,
-            Self::Deadlock | Self::Killed | Self::Exit(_) => None,
+            Self::Deadlock | Self::Killed | Self::Interrupted | Self::Exit(_) => None,
         }
     }
 

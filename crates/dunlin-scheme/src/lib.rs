@@ -23,7 +23,7 @@
 //! - `compile`: core to `code`, the bytecode;
 //! - `heap`: words, objects and the collector; `value`, `print`: values from and to data and text;
 //! - `num`: the numeric tower;
-//! - `proc`: processes, which of them runs, and time;
+//! - `proc`: processes, which of them runs, and time; `interrupt`: ends that another thread asks for;
 //! - `vm`: the machine, its loop and its primitives;
 //! - `wire`: values to and from bytes;
 //! - `lib/*.scm`: what is written in Scheme.
@@ -36,6 +36,7 @@ mod datum;
 mod error;
 mod expand;
 mod heap;
+mod interrupt;
 mod names;
 mod num;
 mod print;
@@ -48,6 +49,7 @@ mod wire;
 
 pub use datum::Pos;
 pub use error::{Error, Place, Raised, SyntaxError};
+pub use interrupt::Interrupter;
 pub use proc::Host;
-pub use scheme::Scheme;
+pub use scheme::{Scheme, is_incomplete};
 pub use wire::{ReadError, WriteError};

@@ -1,5 +1,6 @@
 //! A machine with a top level, for embedders.
 
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use crate::datum::Datum;
@@ -7,10 +8,12 @@ use crate::error::{Error, SyntaxError};
 use crate::expand::bind_specials;
 use crate::heap::Word;
 use crate::heap::word::pid;
+use crate::interrupt::Interrupter;
+use crate::names::Symbols;
 use crate::print::{self, Style};
 use crate::proc::{Host, Local};
 use crate::read::Reader;
-use crate::vm::{self, Machine, PRELUDE_NAME};
+use crate::vm::{self, Machine, PRELUDE_NAME, Program};
 use crate::wire::{ReadError, WriteError};
 
 /// What every machine begins with.
@@ -100,6 +103,7 @@ impl Scheme {
     }
 
     fn eval_forms(&mut self, source_name: &str, text: &str) -> Result<Word, Error> {
+        self.machine.interrupts.take();
         let source_name: Rc<str> = source_name.into();
         let mut reader = Reader::new(text, &source_name);
         let mut last = crate::heap::word::UNSPECIFIED;
@@ -110,18 +114,29 @@ impl Scheme {
     }
 
     /// Evaluates every form of a text, also those after one that fails, and hands each result to `each` with
-    /// what the form printed. It ends where the text cannot be read.
-    pub fn eval_each(&mut self, source_name: &str, text: &str, mut each: impl FnMut(Result<String, Error>, String)) {
+    /// what the form printed. It ends where `each` breaks, and where the text cannot be read.
+    pub fn eval_each(
+        &mut self,
+        source_name: &str,
+        text: &str,
+        mut each: impl FnMut(Result<String, Error>, String) -> ControlFlow<()>,
+    ) {
+        self.machine.interrupts.take();
         let source_name: Rc<str> = source_name.into();
         let mut reader = Reader::new(text, &source_name);
         loop {
             let result = match reader.next(&mut self.machine.program.symbols) {
                 Ok(None) => return,
                 Ok(Some(form)) => self.form(&form, &source_name).map(|value| self.show(value)),
-                Err(error) => return each(Err(error.into()), String::new()),
+                Err(error) => {
+                    let _ = each(Err(error.into()), String::new());
+                    return;
+                }
             };
             let output = self.take_output();
-            each(result, output);
+            if each(result, output).is_break() {
+                return;
+            }
         }
     }
 
@@ -282,6 +297,11 @@ impl Scheme {
         self.machine.set_failure_log(Box::new(log));
     }
 
+    /// What interrupts evaluations of this machine, from another thread.
+    pub fn interrupter(&self) -> Interrupter {
+        self.machine.interrupts.interrupter()
+    }
+
     /// Writes and reads each process at the end of each of its turns, also where it waits: as if it moved to
     /// another machine there.
     pub fn set_rewrite(&mut self, rewrite: bool) {
@@ -302,6 +322,24 @@ impl Scheme {
     pub fn globals(&self) -> Vec<String> {
         let mut names = self.machine.program.defined_names();
         names.retain(|name| !name.starts_with('%'));
+        names.sort_unstable();
+        names
+    }
+
+    /// The names of syntax at the top level, sorted; without those that the prelude keeps to itself.
+    pub fn syntax_names(&self) -> Vec<String> {
+        let Program { symbols, syntaxes, .. } = &self.machine.program;
+        let mut names: Vec<String> = syntaxes.names().map(|name| symbols.text(name).to_string()).collect();
+        names.retain(|name| !name.starts_with('%'));
+        names.sort_unstable();
+        names
+    }
+
+    /// The names that programs have defined at the top level, sorted. One of [`Scheme::globals`] of a new
+    /// machine is that of a standard procedure, which this definition replaces.
+    pub fn defined(&self) -> Vec<String> {
+        let Program { symbols, syntaxes, .. } = &self.machine.program;
+        let mut names: Vec<String> = syntaxes.defined().map(|name| symbols.text(name).to_string()).collect();
         names.sort_unstable();
         names
     }
@@ -346,6 +384,27 @@ impl Scheme {
     /// What the program printed since this was called last.
     pub fn take_output(&mut self) -> String {
         self.machine.take_output()
+    }
+}
+
+/// Whether more text could make a program of this one: a list, a string or a block comment is open at its
+/// end.
+///
+/// ```
+/// use dunlin_scheme::is_incomplete;
+///
+/// assert!(is_incomplete("(define (f x)") && is_incomplete("\"text") && is_incomplete("'"));
+/// assert!(!is_incomplete("(f 1)") && !is_incomplete("(f 1))") && !is_incomplete(""));
+/// ```
+pub fn is_incomplete(text: &str) -> bool {
+    let mut symbols = Symbols::default();
+    let mut reader = Reader::new(text, &"".into());
+    loop {
+        match reader.next(&mut symbols) {
+            Ok(Some(_)) => {}
+            Ok(None) => return false,
+            Err(error) => return error.incomplete,
+        }
     }
 }
 

@@ -587,3 +587,34 @@ fn arguments_that_are_no_processes_or_procedures_are_errors() {
           (lambda () (outbound-link #f)) (lambda () (!? 1 2)) (lambda () (spawn-link car car))))";
     assert_eq!(value(text), "(type type type type type type arity)");
 }
+
+#[test]
+fn an_interrupt_ends_the_evaluation_and_leaves_processes_and_definitions() {
+    let mut scheme = Scheme::new();
+    let interrupter = scheme.interrupter();
+    scheme.set_console(move |_| interrupter.interrupt());
+    let program = "(define (count n) (if (eq? (? 0 'none) 'tell) n (count (+ n 1))))
+        (define counting (spawn (lambda () (let ((n (count 0))) (! main n)))))
+        (define main (self))
+        (define (forever) (forever))";
+    scheme.eval("test", program).unwrap();
+    for wait in ["(forever)", "(sleep 100000)"] {
+        assert_eq!(scheme.eval("test", &format!("(display 1) {wait}")), Err(Error::Interrupted), "{wait}");
+    }
+    scheme.set_console(|_| {});
+    assert_eq!(scheme.eval("test", "(! counting 'tell) (integer? (?))").unwrap(), "#t");
+}
+
+#[test]
+fn an_interrupt_from_another_thread_ends_a_wait_for_a_timer() {
+    let mut scheme = Scheme::new();
+    let interrupter = scheme.interrupter();
+    let (tell, told) = std::sync::mpsc::channel();
+    let interrupting = std::thread::spawn(move || {
+        told.recv().unwrap();
+        interrupter.interrupt();
+    });
+    scheme.set_console(move |_| tell.send(()).unwrap());
+    assert_eq!(scheme.eval("test", "(display 1) (sleep 100000)"), Err(Error::Interrupted));
+    interrupting.join().unwrap();
+}

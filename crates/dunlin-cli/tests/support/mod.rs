@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -85,6 +85,12 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// Its standard input, which the command has as a pipe; once.
+    #[allow(dead_code, reason = "only tests of the REPL have such a command")]
+    pub(crate) fn input(&mut self) -> ChildStdin {
+        self.child.stdin.take().unwrap()
+    }
+
     /// Waits for a line that contains this.
     pub(crate) fn says(&self, what: &str) -> String {
         // One limit for all lines: some lines are repeated.

@@ -96,9 +96,19 @@ impl Syntaxes {
         self.defined.insert(name);
     }
 
+    /// The names of syntax.
+    pub(crate) fn names(&self) -> impl Iterator<Item = Name> {
+        self.top.keys().copied().filter(|name| !name.is_alias())
+    }
+
     /// Whether a program has defined this name.
     pub(crate) fn is_defined(&self, name: Name) -> bool {
         self.defined.contains(&name)
+    }
+
+    /// The names that programs have defined.
+    pub(crate) fn defined(&self) -> impl Iterator<Item = Name> {
+        self.defined.iter().copied().filter(|name| !name.is_alias())
     }
 
     /// Forgets which names are defined: what the prelude defines is no program's.

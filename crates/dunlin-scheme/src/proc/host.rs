@@ -56,7 +56,8 @@ pub trait Host {
     /// Takes back a timer that was set, if it has not passed.
     fn cancel_timer(&mut self, process: u64, at_us: u64);
 
-    /// No process can run: waits for the first timer. False if there is none.
+    /// No process can run: waits for the first timer, or for less: an
+    /// [`Interrupter`](crate::Interrupter) unparks this thread. False if there is none.
     fn wait(&mut self) -> bool;
 }
 
@@ -143,8 +144,9 @@ impl Host for Local {
     fn wait(&mut self) -> bool {
         let Some((at, _)) = self.timers.first().copied() else { return false };
         match &mut self.clock {
-            // To its end: only this thread runs the processes, so nothing that happens meanwhile wakes one.
-            Clock::Real => std::thread::sleep(Duration::from_micros(at.saturating_sub(clock::now_us()))),
+            // Only this thread runs the processes: nothing that happens meanwhile wakes one, but an
+            // interrupter may end the evaluation.
+            Clock::Real => std::thread::park_timeout(Duration::from_micros(at.saturating_sub(clock::now_us()))),
             Clock::Virtual(now) => *now = at.max(*now),
         }
         true

@@ -8,6 +8,7 @@ use crate::code::{Op, Unit};
 use crate::error::Error;
 use crate::heap::word::{NIL, UNSET, code};
 use crate::heap::{Heap, Word};
+use crate::interrupt::Interrupts;
 use crate::proc::{Host, Local, OwnGlobal, Process, Table};
 use crate::value;
 
@@ -69,6 +70,7 @@ pub(crate) struct Machine {
     /// The others.
     pub(super) table: Table,
     pub(super) host: Box<dyn Host>,
+    pub(crate) interrupts: Interrupts,
 }
 
 impl Machine {
@@ -109,6 +111,7 @@ impl Machine {
             running,
             table,
             host: Box::new(Local::real()),
+            interrupts: Interrupts::default(),
         }
     }
 

@@ -23,6 +23,7 @@ mod turn;
 
 pub(crate) use machine::Machine;
 pub(crate) use prim::{builtins, inlines};
+pub(crate) use program::Program;
 
 /// The name of the prelude as a source text: backtraces leave it out.
 pub(crate) const PRELUDE_NAME: &str = "(prelude)";

@@ -75,6 +75,9 @@ impl Machine {
                     if *fuel == Some(0) {
                         break Err(Error::OutOfFuel);
                     }
+                    if self.interrupts.take() {
+                        break Err(Error::Interrupted);
+                    }
                     let rewritten = if rewrite { self.rewrite() } else { Ok(()) };
                     rewritten.and_then(|()| self.stop(&stopped))
                 }
@@ -115,7 +118,11 @@ impl Machine {
             match self.host.next() {
                 Some(pid) if self.can_run(pid) => break pid,
                 Some(_) => {}
-                None if self.host.wait() => {}
+                None if self.host.wait() => {
+                    if self.interrupts.take() {
+                        return Err(Error::Interrupted);
+                    }
+                }
                 None => return Err(Error::Deadlock),
             }
         };
