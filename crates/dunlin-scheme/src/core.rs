@@ -2,7 +2,7 @@
 //!
 //! Variables are unique, and never assigned; what is left of binding forms are `lambda`, `let`, `letrec`.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::datum::{Datum, Pos};
 use crate::names::Name;
@@ -34,7 +34,7 @@ pub(crate) enum Core {
 #[derive(Debug)]
 pub(crate) struct Lambda {
     pub(crate) name: Option<Name>,
-    pub(crate) clauses: Vec<Rc<Clause>>,
+    pub(crate) clauses: Vec<Arc<Clause>>,
     pub(crate) pos: Pos,
 }
 

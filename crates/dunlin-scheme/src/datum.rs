@@ -1,6 +1,6 @@
 //! What the reader makes of text: data with positions. The expander works on them, too.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::names::Name;
 use crate::num::Number;
@@ -35,19 +35,19 @@ pub(crate) enum Kind {
     /// A number.
     Number(Number),
     /// A string.
-    String(Rc<str>),
+    String(Arc<str>),
     /// A symbol, or an alias of the expander.
     Symbol(Name),
     /// A list. With a tail, which is no list, it is improper; without items it is `()`.
-    List(Rc<[Datum]>, Option<Rc<Datum>>),
+    List(Arc<[Datum]>, Option<Arc<Datum>>),
     /// A vector.
-    Vector(Rc<[Datum]>),
+    Vector(Arc<[Datum]>),
     /// A bytevector.
-    Bytes(Rc<[u8]>),
+    Bytes(Arc<[u8]>),
     /// The unspecified value.
     Unspecified,
     /// `#n=datum`
-    Label(u32, Rc<Datum>),
+    Label(u32, Arc<Datum>),
     /// `#n#`
     Reference(u32),
 }
@@ -88,7 +88,7 @@ impl Datum {
                 Self::new(pos, Kind::List(items.into(), end))
             }
             _ if items.is_empty() => tail,
-            _ => Self::new(pos, Kind::List(items.into(), Some(Rc::new(tail)))),
+            _ => Self::new(pos, Kind::List(items.into(), Some(Arc::new(tail)))),
         }
     }
 

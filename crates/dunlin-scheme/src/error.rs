@@ -1,7 +1,7 @@
 //! Errors of reading, expanding and compiling, and how a program ends that raised.
 
 use std::fmt;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::datum::Pos;
 
@@ -10,7 +10,7 @@ use crate::datum::Pos;
 #[error("{source_name}:{}:{}: {message}", pos.line, pos.column)]
 pub struct SyntaxError {
     /// The name of the text: a file's path, or what the caller named it.
-    pub source_name: Rc<str>,
+    pub source_name: Arc<str>,
     /// Where in the text.
     pub pos: Pos,
     /// What is wrong.
@@ -76,9 +76,9 @@ pub struct Raised {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The procedure's name; empty if it has none.
-    pub procedure: Rc<str>,
+    pub procedure: Arc<str>,
     /// The name of the source text.
-    pub source_name: Rc<str>,
+    pub source_name: Arc<str>,
     /// Where in the source text.
     pub pos: Pos,
 }

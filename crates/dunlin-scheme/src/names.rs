@@ -1,7 +1,7 @@
 //! Symbols, interned: equal names have the same number.
 
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// An identifier: an interned symbol, or an alias that the expander made of one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -19,8 +19,8 @@ impl Name {
 /// The table of symbols of one machine.
 #[derive(Clone, Default)]
 pub(crate) struct Symbols {
-    texts: Vec<Rc<str>>,
-    numbers: HashMap<Rc<str>, u32>,
+    texts: Vec<Arc<str>>,
+    numbers: HashMap<Arc<str>, u32>,
 }
 
 impl Symbols {
@@ -33,7 +33,7 @@ impl Symbols {
             return Name(number);
         }
         let number = self.texts.len() as u32;
-        let text: Rc<str> = text.into();
+        let text: Arc<str> = text.into();
         self.texts.push(text.clone());
         self.numbers.insert(text, number);
         Name(number)
@@ -43,7 +43,7 @@ impl Symbols {
     ///
     /// # Panics
     /// If this table did not make the symbol.
-    pub(crate) fn text(&self, name: Name) -> &Rc<str> {
+    pub(crate) fn text(&self, name: Name) -> &Arc<str> {
         &self.texts[name.0 as usize]
     }
 

@@ -1,7 +1,7 @@
 //! A machine with a top level, for embedders.
 
 use std::ops::ControlFlow;
-use std::rc::Rc;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use crate::datum::Datum;
 use crate::error::{Error, SyntaxError};
@@ -51,13 +51,11 @@ impl Default for Scheme {
 impl Scheme {
     /// A machine that has loaded the standard procedures.
     ///
-    /// The first of a thread compiles them; the others are copies, and share the code until they load their
+    /// The first of a program compiles them; the others are copies, and share the code until they load their
     /// own.
     pub fn new() -> Self {
-        thread_local! {
-            static FIRST: Machine = Scheme::compiled();
-        }
-        let machine = FIRST.with(Machine::another);
+        static FIRST: LazyLock<Mutex<Machine>> = LazyLock::new(|| Mutex::new(Scheme::compiled()));
+        let machine = FIRST.lock().unwrap_or_else(PoisonError::into_inner).another();
         Self { machine, fuel: None, turn: u64::MAX, rewrite: false, console: None }
     }
 
@@ -65,7 +63,7 @@ impl Scheme {
         let mut machine = Machine::new();
         bind_specials(&mut machine.program.symbols, &mut machine.program.syntaxes);
         machine.program.inlines = vm::inlines(&mut machine.program.symbols);
-        let name: Rc<str> = PRELUDE_NAME.into();
+        let name: Arc<str> = PRELUDE_NAME.into();
         let builtins = vm::builtins(&mut machine.program.symbols, &name);
         let entry = machine.load(builtins).expect("the tables of a new machine have room");
         machine.start(entry);
@@ -104,7 +102,7 @@ impl Scheme {
 
     fn eval_forms(&mut self, source_name: &str, text: &str) -> Result<Word, Error> {
         self.machine.interrupts.take();
-        let source_name: Rc<str> = source_name.into();
+        let source_name: Arc<str> = source_name.into();
         let mut reader = Reader::new(text, &source_name);
         let mut last = crate::heap::word::UNSPECIFIED;
         while let Some(form) = reader.next(&mut self.machine.program.symbols)? {
@@ -122,7 +120,7 @@ impl Scheme {
         mut each: impl FnMut(Result<String, Error>, String) -> ControlFlow<()>,
     ) {
         self.machine.interrupts.take();
-        let source_name: Rc<str> = source_name.into();
+        let source_name: Arc<str> = source_name.into();
         let mut reader = Reader::new(text, &source_name);
         loop {
             let result = match reader.next(&mut self.machine.program.symbols) {
@@ -140,13 +138,13 @@ impl Scheme {
         }
     }
 
-    fn form(&mut self, form: &Datum, source_name: &Rc<str>) -> Result<Word, Error> {
+    fn form(&mut self, form: &Datum, source_name: &Arc<str>) -> Result<Word, Error> {
         let entry = self.load_form(form, source_name)?;
         self.machine.start(entry);
         self.run()
     }
 
-    fn load_form(&mut self, form: &Datum, source_name: &Rc<str>) -> Result<usize, SyntaxError> {
+    fn load_form(&mut self, form: &Datum, source_name: &Arc<str>) -> Result<usize, SyntaxError> {
         let unit = self.machine.compile(form, source_name)?;
         let full =
             |message| SyntaxError { source_name: source_name.clone(), pos: form.pos, message, incomplete: false };
@@ -182,7 +180,7 @@ impl Scheme {
     /// # Errors
     /// [`Error::Syntax`] for text that is no program; what a definition of a macro raises.
     pub fn load(&mut self, source_name: &str, text: &str) -> Result<(), Error> {
-        let source_name: Rc<str> = source_name.into();
+        let source_name: Arc<str> = source_name.into();
         let mut reader = Reader::new(text, &source_name);
         while let Some(form) = reader.next(&mut self.machine.program.symbols)? {
             let entry = self.load_form(&form, &source_name)?;
@@ -274,7 +272,7 @@ impl Scheme {
     }
 
     /// Hands processes and timers to another host. Call it before the first program.
-    pub fn set_host(&mut self, host: impl Host + 'static) {
+    pub fn set_host(&mut self, host: impl Host + Send + 'static) {
         self.machine.set_host(Box::new(host));
     }
 
@@ -293,7 +291,7 @@ impl Scheme {
 
     /// Hands errors that end a process to `log`, with its number, unless other processes are linked to it.
     /// Without this, such a process ends in silence.
-    pub fn set_failure_log(&mut self, log: impl FnMut(u64, &Error) + 'static) {
+    pub fn set_failure_log(&mut self, log: impl FnMut(u64, &Error) + Send + 'static) {
         self.machine.set_failure_log(Box::new(log));
     }
 
@@ -413,7 +411,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn machines_of_a_thread_share_the_prelude_and_nothing_else() {
+    fn machines_share_the_prelude_and_nothing_else() {
         let (mut first, mut second) = (Scheme::new(), Scheme::new());
         assert!(first.machine.shares_code_with(&second.machine));
         first.eval("test", "(define (square x) 'mine) (define-syntax two (syntax-rules () ((_) 2)))").unwrap();

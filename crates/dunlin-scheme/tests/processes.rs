@@ -2,9 +2,8 @@
 
 mod common;
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use common::{scheme, value};
 use dunlin_scheme::{Error, Host, Scheme};
@@ -385,14 +384,14 @@ fn a_program_without_a_process_that_can_run_ends_with_an_error() {
 #[test]
 fn an_unlinked_failure_is_logged_with_its_place() {
     let mut scheme = scheme();
-    let log = Rc::new(RefCell::new(Vec::new()));
+    let log = Arc::new(Mutex::new(Vec::new()));
     let kept = log.clone();
-    scheme.set_failure_log(move |process, error| kept.borrow_mut().push((process, error.to_string())));
+    scheme.set_failure_log(move |process, error| kept.lock().unwrap().push((process, error.to_string())));
     let text =
         "(define (fails) (car 1)) (spawn fails) (spawn-link (lambda () (raise 'linked))) (guard (e (#t e)) (? 1))";
     assert_eq!(scheme.eval("test", text).unwrap(), "linked");
     scheme.eval("test", "(sleep 1)").unwrap();
-    let log = log.borrow();
+    let log = log.lock().unwrap();
     assert_eq!(log.len(), 1, "{log:?}");
     assert!(log[0].1.starts_with("expected a pair, got 1\n  in fails at test:1:"), "{log:?}");
 }
@@ -471,9 +470,9 @@ fn exits_that_a_process_brings_on_itself_count_too() {
 fn a_long_chain_of_ends_takes_no_stack() {
     let mut scheme = scheme();
     scheme.set_heap_limit(4 << 20);
-    let log = Rc::new(RefCell::new(Vec::new()));
+    let log = Arc::new(Mutex::new(Vec::new()));
     let kept = log.clone();
-    scheme.set_failure_log(move |_, error| kept.borrow_mut().push(error.clone()));
+    scheme.set_failure_log(move |_, error| kept.lock().unwrap().push(error.clone()));
     // The first two raise half of the limit each, but for a few words.
     let text = "
         (define (link-to next) (lambda () (if next (outbound-link next)) (?)))
@@ -486,14 +485,14 @@ fn a_long_chain_of_ends_takes_no_stack() {
         (for-each (lambda (pid) (! pid 'go)) failing)
         (sleep 1)";
     scheme.eval("test", text).unwrap();
-    assert_eq!(*log.borrow(), [Error::MailboxLimit { limit_bytes: 4 << 20 }]);
+    assert_eq!(*log.lock().unwrap(), [Error::MailboxLimit { limit_bytes: 4 << 20 }]);
     assert!(scheme.processes().is_empty());
 }
 
 /// Gives turns in the order in which processes became ready, and tells that order. It has no clock.
 struct InOrder {
     ready: VecDeque<u64>,
-    seen: Rc<RefCell<Vec<u64>>>,
+    seen: Arc<Mutex<Vec<u64>>>,
 }
 
 impl Host for InOrder {
@@ -503,7 +502,7 @@ impl Host for InOrder {
 
     fn next(&mut self) -> Option<u64> {
         let next = self.ready.pop_front()?;
-        self.seen.borrow_mut().push(next);
+        self.seen.lock().unwrap().push(next);
         Some(next)
     }
 
@@ -523,12 +522,12 @@ impl Host for InOrder {
 #[test]
 fn every_process_that_can_run_has_a_turn_before_one_has_two() {
     let mut scheme = Scheme::new();
-    let seen = Rc::new(RefCell::new(Vec::new()));
+    let seen = Arc::new(Mutex::new(Vec::new()));
     scheme.set_host(InOrder { ready: VecDeque::new(), seen: seen.clone() });
     let text = "(define (forever) (forever)) (for-each (lambda (i) (spawn forever)) (iota 50))
         (let loop ((i 0)) (if (< i 20000) (loop (+ i 1))))";
     scheme.eval("test", text).unwrap();
-    let seen = seen.borrow();
+    let seen = seen.lock().unwrap();
     let rounds: Vec<&[u64]> = seen.chunks_exact(51).collect();
     assert!(rounds.len() > 20, "{}", rounds.len());
     for round in rounds {

@@ -3,12 +3,10 @@
 mod entries;
 mod terminal;
 
-use std::cell::Cell;
 use std::collections::HashSet;
 use std::io;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -67,7 +65,7 @@ fn play() -> Result<u8, Failure> {
 struct Session {
     scheme: Scheme,
     is_evaluating: Arc<AtomicBool>,
-    is_line_open: Rc<Cell<bool>>,
+    is_line_open: Arc<AtomicBool>,
     /// The standard names that no entry has defined.
     standard: HashSet<String>,
 }
@@ -76,10 +74,10 @@ impl Session {
     fn new() -> Self {
         let mut scheme = Scheme::new();
         scheme.set_arguments(["repl"]);
-        let is_line_open = Rc::new(Cell::new(false));
+        let is_line_open = Arc::new(AtomicBool::new(false));
         let printed = is_line_open.clone();
         scheme.set_console(move |text| {
-            printed.set(!text.ends_with('\n'));
+            printed.store(!text.ends_with('\n'), Ordering::Relaxed);
             output::write(text.as_bytes());
         });
         let fresh = is_line_open.clone();
@@ -141,8 +139,8 @@ impl Session {
 }
 
 /// Ends the line that the program has printed a part of.
-fn start_line(is_open: &Cell<bool>) {
-    if is_open.replace(false) {
+fn start_line(is_open: &AtomicBool) {
+    if is_open.swap(false, Ordering::Relaxed) {
         output::write(b"\n");
     }
 }

@@ -1,7 +1,7 @@
 //! The code that a machine has loaded, by hash and by place.
 
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::unit::{Hash, Unit};
 use super::{Instruction, Op};
@@ -14,18 +14,18 @@ struct Loaded {
     len: u32,
     hash: Hash,
     positions: Vec<(u32, Pos)>,
-    procedures: Vec<(u32, Rc<str>)>,
+    procedures: Vec<(u32, Arc<str>)>,
     /// Where procedures begin, ascending, and how many variables their closures have.
     closures: Vec<(u32, u16)>,
     /// Where loops begin, and how many registers hold values there.
     loops: Vec<(u32, u16)>,
-    source_name: Rc<str>,
+    source_name: Arc<str>,
 }
 
 /// All code of a machine. Places in it are counted through all units.
 #[derive(Clone, Default)]
 pub(crate) struct Index {
-    units: Vec<Rc<Loaded>>,
+    units: Vec<Arc<Loaded>>,
     by_hash: HashMap<Hash, usize>,
 }
 
@@ -45,7 +45,7 @@ impl Index {
         closures.sort_unstable();
         loops.sort_unstable();
         self.by_hash.entry(hash).or_insert(self.units.len());
-        self.units.push(Rc::new(Loaded {
+        self.units.push(Arc::new(Loaded {
             base: base as u32,
             len: unit.code.len() as u32,
             hash,

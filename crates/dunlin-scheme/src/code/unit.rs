@@ -1,6 +1,6 @@
 //! The code of one top-level form.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
@@ -27,9 +27,9 @@ pub(crate) struct Unit {
     /// Where calls come from: place in `code`, ascending.
     pub(crate) positions: Vec<(u32, Pos)>,
     /// Where procedures begin in `code`, ascending, and their names.
-    pub(crate) procedures: Vec<(u32, Rc<str>)>,
+    pub(crate) procedures: Vec<(u32, Arc<str>)>,
     /// The name of the text.
-    pub(crate) source_name: Rc<str>,
+    pub(crate) source_name: Arc<str>,
 }
 
 impl std::fmt::Debug for Instruction {

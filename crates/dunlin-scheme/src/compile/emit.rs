@@ -1,7 +1,7 @@
 //! Code as it grows: labels, constants, globals, positions.
 
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::inline::Inlines;
 use crate::code::instruction::C_RANGE;
@@ -26,11 +26,11 @@ pub(super) struct Emitter<'c> {
     /// Where the last label is: what comes before it is not made one with what comes after.
     last_label: usize,
     /// Free variables of each procedure, by its address: the tree does not move while it is compiled.
-    pub(super) free: HashMap<*const Clause, Rc<[Var]>>,
+    pub(super) free: HashMap<*const Clause, Arc<[Var]>>,
 }
 
 impl<'c> Emitter<'c> {
-    pub(super) fn new(symbols: &'c Symbols, inlines: &'c Inlines<'c>, source_name: &Rc<str>) -> Self {
+    pub(super) fn new(symbols: &'c Symbols, inlines: &'c Inlines<'c>, source_name: &Arc<str>) -> Self {
         let unit = Unit {
             code: Vec::new(),
             constants: Vec::new(),

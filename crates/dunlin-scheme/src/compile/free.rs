@@ -1,7 +1,7 @@
 //! Free variables.
 
 use std::collections::HashSet;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::emit::Emitter;
 use crate::core::{Clause, Core, Lambda, Var};
@@ -20,8 +20,8 @@ pub(super) fn of_lambda(emitter: &mut Emitter<'_>, lambda: &Lambda) -> Vec<Var> 
     all
 }
 
-fn of_clause(emitter: &mut Emitter<'_>, clause: &Rc<Clause>) -> Rc<[Var]> {
-    let address = Rc::as_ptr(clause);
+fn of_clause(emitter: &mut Emitter<'_>, clause: &Arc<Clause>) -> Arc<[Var]> {
+    let address = Arc::as_ptr(clause);
     if let Some(known) = emitter.free.get(&address) {
         return known.clone();
     }
@@ -30,7 +30,7 @@ fn of_clause(emitter: &mut Emitter<'_>, clause: &Rc<Clause>) -> Rc<[Var]> {
     search.visit(&clause.body);
     let Search { bound, found, .. } = search;
     // A variable of this clause may be used before its binding is seen, in a `letrec`.
-    let found: Rc<[Var]> = found.into_iter().filter(|var| !bound.contains(var)).collect();
+    let found: Arc<[Var]> = found.into_iter().filter(|var| !bound.contains(var)).collect();
     emitter.free.insert(address, found.clone());
     found
 }

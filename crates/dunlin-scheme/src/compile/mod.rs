@@ -13,7 +13,7 @@ mod letrec;
 mod loops;
 mod procedure;
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::code::Unit;
 use crate::core::{Clause, Core, Lambda};
@@ -27,9 +27,9 @@ pub(crate) fn compile(
     core: Core,
     symbols: &Symbols,
     inlines: &Inlines<'_>,
-    source_name: &Rc<str>,
+    source_name: &Arc<str>,
 ) -> Result<Unit, SyntaxError> {
-    let clause = Rc::new(Clause { parameters: Vec::new(), rest: None, body: core });
+    let clause = Arc::new(Clause { parameters: Vec::new(), rest: None, body: core });
     let lambda = Lambda { name: None, clauses: vec![clause], pos: Default::default() };
     let mut emitter = Emitter::new(symbols, inlines, source_name);
     procedure::compile_all(&mut emitter, &lambda)?;

@@ -1,6 +1,6 @@
 //! Forms that bind variables.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::Expander;
 use super::env::{Env, Meaning, Scope};
@@ -36,7 +36,7 @@ impl Expander<'_> {
         body: &[Datum],
         pos: Pos,
         env: &Env,
-    ) -> Result<Rc<Clause>, SyntaxError> {
+    ) -> Result<Arc<Clause>, SyntaxError> {
         let scope = Scope::new(env);
         let (names, rest) = match &parameters.kind {
             Kind::Symbol(_) => (&[][..], Some(parameters)),
@@ -49,7 +49,7 @@ impl Expander<'_> {
         }
         let rest = rest.map(|rest| self.bind(rest, &scope)).transpose()?;
         let body = self.body(body, pos, &Some(scope))?;
-        Ok(Rc::new(Clause { parameters: vars, rest, body }))
+        Ok(Arc::new(Clause { parameters: vars, rest, body }))
     }
 
     fn bind(&mut self, identifier: &Datum, scope: &Scope) -> Result<crate::core::Var, SyntaxError> {
@@ -174,7 +174,7 @@ impl Expander<'_> {
         turn.push(Core::Call(Box::new(Core::Local(var)), steps, form.pos));
         let body = Core::If(Box::new([test, result, Core::Seq(turn)]));
         let symbol = self.symbols.intern("do");
-        let clause = Rc::new(Clause { parameters: vars, rest: None, body });
+        let clause = Arc::new(Clause { parameters: vars, rest: None, body });
         let looping = procedure(Some(symbol), vec![clause], form.pos);
         let call = Core::Call(Box::new(Core::Local(var)), values, form.pos);
         Ok(Core::Letrec(vec![(var, symbol, looping)], Box::new(call), form.pos))
@@ -190,7 +190,7 @@ impl Expander<'_> {
     }
 }
 
-pub(super) fn procedure(name: Option<Name>, clauses: Vec<Rc<Clause>>, pos: Pos) -> Core {
+pub(super) fn procedure(name: Option<Name>, clauses: Vec<Arc<Clause>>, pos: Pos) -> Core {
     Core::Lambda(Box::new(Lambda { name, clauses, pos }))
 }
 

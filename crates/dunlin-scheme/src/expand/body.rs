@@ -1,7 +1,7 @@
 //! The top level, and bodies with definitions.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::Expander;
 use super::binding::{procedure, with_name};
@@ -209,7 +209,7 @@ impl Expander<'_> {
         let global = self.symbols.intern(&global);
         let procedure = with_name(self.expand(&procedure, &None)?, name);
         let rules = Rules::of_procedure(self, global);
-        self.syntaxes.bind(name, Meaning::Macro(Rc::new(rules)));
+        self.syntaxes.bind(name, Meaning::Macro(Arc::new(rules)));
         Ok(Core::Define(global, Box::new(procedure)))
     }
 
@@ -357,7 +357,7 @@ impl Expander<'_> {
         if let Some(name) = text(self, requirement) {
             return Ok(&*name == "else" || FEATURES.contains(&&*name));
         }
-        let parts: Rc<[Datum]> = match &requirement.kind {
+        let parts: Arc<[Datum]> = match &requirement.kind {
             Kind::List(parts, None) if !parts.is_empty() => parts.clone(),
             _ => return Err(self.error(requirement.pos, "expected a feature")),
         };

@@ -4,9 +4,8 @@
 //! form of the expansion binds is that variable; any other means what the identifier meant where the macro
 //! was defined. So neither can capture the other.
 
-use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::special::Special;
 use crate::core::Var;
@@ -17,7 +16,7 @@ use crate::names::Name;
 #[derive(Clone)]
 pub(crate) enum Meaning {
     Special(Special),
-    Macro(Rc<Rules>),
+    Macro(Arc<Rules>),
     Local(Var),
     Global(Name),
 }
@@ -26,7 +25,7 @@ impl Meaning {
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Special(a), Self::Special(b)) => a == b,
-            (Self::Macro(a), Self::Macro(b)) => Rc::ptr_eq(a, b),
+            (Self::Macro(a), Self::Macro(b)) => Arc::ptr_eq(a, b),
             (Self::Local(a), Self::Local(b)) => a == b,
             (Self::Global(a), Self::Global(b)) => a == b,
             _ => false,
@@ -46,25 +45,30 @@ pub(crate) struct Rules {
 }
 
 /// A scope of bindings inside others; `None` is the top level.
-pub(crate) type Env = Option<Rc<Scope>>;
+pub(crate) type Env = Option<Arc<Scope>>;
 
 /// The bindings of one form.
 pub(crate) struct Scope {
-    bindings: RefCell<Vec<(Name, Meaning)>>,
+    bindings: Mutex<Vec<(Name, Meaning)>>,
     outer: Env,
 }
 
 impl Scope {
-    pub(super) fn new(outer: &Env) -> Rc<Self> {
-        Rc::new(Self { bindings: RefCell::default(), outer: outer.clone() })
+    pub(super) fn new(outer: &Env) -> Arc<Self> {
+        Arc::new(Self { bindings: Mutex::default(), outer: outer.clone() })
     }
 
     pub(super) fn bind(&self, name: Name, meaning: Meaning) {
-        self.bindings.borrow_mut().push((name, meaning));
+        self.bindings().push((name, meaning));
+    }
+
+    /// Only the expander of one machine locks it; other machines have macros that were defined here.
+    fn bindings(&self) -> MutexGuard<'_, Vec<(Name, Meaning)>> {
+        self.bindings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn has(&self, name: Name) -> bool {
-        self.bindings.borrow().iter().any(|(bound, _)| *bound == name)
+        self.bindings().iter().any(|(bound, _)| *bound == name)
     }
 }
 
@@ -139,7 +143,7 @@ impl Syntaxes {
         loop {
             let mut scope = env.clone();
             while let Some(here) = scope {
-                if let Some((_, meaning)) = here.bindings.borrow().iter().rev().find(|(bound, _)| *bound == name) {
+                if let Some((_, meaning)) = here.bindings().iter().rev().find(|(bound, _)| *bound == name) {
                     return meaning.clone();
                 }
                 scope = here.outer.clone();

@@ -17,7 +17,7 @@ mod quasi;
 mod rules;
 mod special;
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::core::{Core, Var};
 use crate::datum::{Datum, Kind, Pos};
@@ -35,7 +35,7 @@ const STEPS_MAX: usize = 2_000_000;
 pub(crate) struct Expander<'m> {
     pub(crate) symbols: &'m mut Symbols,
     pub(crate) syntaxes: &'m mut Syntaxes,
-    source_name: Rc<str>,
+    source_name: Arc<str>,
     steps: usize,
     depth: usize,
     /// Expansions that procedures of `define-macro` made for this form, in order; and how many were used.
@@ -63,7 +63,7 @@ impl<'m> Expander<'m> {
     pub(crate) fn new(
         symbols: &'m mut Symbols,
         syntaxes: &'m mut Syntaxes,
-        source_name: &Rc<str>,
+        source_name: &Arc<str>,
         expansions: &'m [Datum],
     ) -> Self {
         let source_name = source_name.clone();
@@ -207,14 +207,14 @@ impl<'m> Expander<'m> {
 
     /// The datum with every alias turned back into its symbol.
     fn strip(&self, datum: &Datum) -> Datum {
-        let strip_all = |items: &Rc<[Datum]>| -> Rc<[Datum]> { items.iter().map(|item| self.strip(item)).collect() };
+        let strip_all = |items: &Arc<[Datum]>| -> Arc<[Datum]> { items.iter().map(|item| self.strip(item)).collect() };
         let kind = match &datum.kind {
             Kind::Symbol(name) => Kind::Symbol(self.syntaxes.symbol(*name)),
             Kind::List(items, tail) => {
-                Kind::List(strip_all(items), tail.as_ref().map(|tail| Rc::new(self.strip(tail))))
+                Kind::List(strip_all(items), tail.as_ref().map(|tail| Arc::new(self.strip(tail))))
             }
             Kind::Vector(items) => Kind::Vector(strip_all(items)),
-            Kind::Label(number, inner) => Kind::Label(*number, Rc::new(self.strip(inner))),
+            Kind::Label(number, inner) => Kind::Label(*number, Arc::new(self.strip(inner))),
             other => other.clone(),
         };
         Datum::new(datum.pos, kind)
@@ -236,6 +236,6 @@ impl<'m> Expander<'m> {
         if !is_rules {
             return Err(self.error(spec.pos, "expected syntax-rules, or the name of a macro"));
         }
-        Ok(Meaning::Macro(Rc::new(Rules::read(self, spec, env)?)))
+        Ok(Meaning::Macro(Arc::new(Rules::read(self, spec, env)?)))
     }
 }

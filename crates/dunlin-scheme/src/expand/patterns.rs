@@ -7,7 +7,7 @@
 //! `recv` matches messages, in the order in which they came, until one matches: that one it takes out of the
 //! mailbox, the others stay. `(after seconds expression ...)` as the last clause bounds the whole wait.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::Expander;
 use super::binding::procedure;
@@ -19,7 +19,7 @@ use crate::num::Number;
 
 /// A clause while its pattern is taken apart.
 struct Matching<'d> {
-    scope: Rc<Scope>,
+    scope: Arc<Scope>,
     /// Where expressions in the pattern belong.
     env: &'d Env,
     body: &'d [Datum],
@@ -64,7 +64,7 @@ impl Expander<'_> {
             let tried = self.patterns(&matching, vec![(pattern.clone(), subject)])?;
             let name = self.symbols.intern("match");
             let again =
-                procedure(Some(name), vec![Rc::new(Clause { parameters: vec![], rest: None, body: next })], pos);
+                procedure(Some(name), vec![Arc::new(Clause { parameters: vec![], rest: None, body: next })], pos);
             next = Core::Letrec(vec![(fail, name, again)], Box::new(tried), pos);
         }
         Ok(next)
@@ -106,7 +106,7 @@ impl Expander<'_> {
         let wait = self.core_call("%wait", vec![Core::Local(owner), Core::Local(seen), Core::Local(until)], pos);
         let body = Core::Let(vec![(step, wait)], Box::new(body));
         let name = self.symbols.intern("recv");
-        let clause = Rc::new(Clause { parameters: vec![owner, seen], rest: None, body });
+        let clause = Arc::new(Clause { parameters: vec![owner, seen], rest: None, body });
         let first = vec![constant(Kind::Bool(false), pos), constant(Kind::Number(Number::Fix(0)), pos)];
         let start = Core::Call(Box::new(Core::Local(again)), first, pos);
         let each = Core::Letrec(vec![(again, name, procedure(Some(name), vec![clause], pos))], Box::new(start), pos);

@@ -1,7 +1,7 @@
 //! `syntax-rules`: patterns and templates.
 
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::Expander;
 use super::env::{Env, Rules};
@@ -18,7 +18,7 @@ enum Match {
     Many(Vec<Bindings>),
 }
 
-type Bindings = HashMap<Name, Rc<Match>>;
+type Bindings = HashMap<Name, Arc<Match>>;
 
 impl Rules {
     /// Reads `(syntax-rules ...)`.
@@ -113,7 +113,7 @@ impl Matching<'_, '_, '_> {
             });
         }
         if self.expander.syntaxes.symbol(name) != self.rules.underscore {
-            bindings.insert(name, Rc::new(Match::One(form.clone())));
+            bindings.insert(name, Arc::new(Match::One(form.clone())));
         }
         true
     }
@@ -152,7 +152,7 @@ impl Matching<'_, '_, '_> {
             }
             matches.push(inner);
         }
-        let matches = Rc::new(Match::Many(matches));
+        let matches = Arc::new(Match::Many(matches));
         let mut names = Vec::new();
         self.variables(repeated, &mut names);
         bindings.extend(names.into_iter().map(|name| (name, matches.clone())));
@@ -276,11 +276,11 @@ impl Filling<'_, '_> {
         }
         let mut names = Vec::new();
         variables(item, bindings, &mut names);
-        let mut repeated: Vec<Rc<Match>> = Vec::new();
+        let mut repeated: Vec<Arc<Match>> = Vec::new();
         for name in names {
             if let Some(found) = bindings.get(&name)
                 && matches!(**found, Match::Many(_))
-                && !repeated.iter().any(|known| Rc::ptr_eq(known, found))
+                && !repeated.iter().any(|known| Arc::ptr_eq(known, found))
             {
                 repeated.push(found.clone());
             }

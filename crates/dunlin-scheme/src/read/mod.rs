@@ -7,7 +7,7 @@ mod lexer;
 
 pub(crate) use lexer::CHARACTER_NAMES;
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::datum::{Datum, Kind, Pos};
 use crate::error::SyntaxError;
@@ -20,7 +20,7 @@ pub(crate) const DEPTH_MAX: usize = 2_000;
 /// Reads data from a text, one after the other.
 pub(crate) struct Reader<'t> {
     lexer: Lexer<'t>,
-    source_name: Rc<str>,
+    source_name: Arc<str>,
 }
 
 /// A list, a vector, a quotation or a comment that is not complete yet.
@@ -40,7 +40,7 @@ enum Tail {
 
 impl<'t> Reader<'t> {
     /// A reader of `text`; `source_name` names it in errors.
-    pub(crate) fn new(text: &'t str, source_name: &Rc<str>) -> Self {
+    pub(crate) fn new(text: &'t str, source_name: &Arc<str>) -> Self {
         Self { lexer: Lexer::new(text), source_name: source_name.clone() }
     }
 
@@ -102,7 +102,7 @@ impl<'t> Reader<'t> {
                         open.pop();
                     }
                     Some(Open { shape: Shape::Label(number), pos, .. }) => {
-                        datum = Datum::new(*pos, Kind::Label(*number, Rc::new(datum)));
+                        datum = Datum::new(*pos, Kind::Label(*number, Arc::new(datum)));
                         open.pop();
                     }
                     Some(list) => {

@@ -1,6 +1,6 @@
 //! Forms to units, and the macros that are procedures.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::machine::Machine;
 use super::turn::Turn;
@@ -20,11 +20,11 @@ const MACRO_CALLS_MAX: usize = 1_000;
 
 impl Machine {
     /// Expands and compiles a form of the top level. Nothing may run meanwhile.
-    pub(crate) fn compile(&mut self, form: &Datum, source_name: &Rc<str>) -> Result<Unit, SyntaxError> {
+    pub(crate) fn compile(&mut self, form: &Datum, source_name: &Arc<str>) -> Result<Unit, SyntaxError> {
         self.compile_beside(form, source_name, false)
     }
 
-    fn compile_beside(&mut self, form: &Datum, source_name: &Rc<str>, runs: bool) -> Result<Unit, SyntaxError> {
+    fn compile_beside(&mut self, form: &Datum, source_name: &Arc<str>, runs: bool) -> Result<Unit, SyntaxError> {
         let mut expansions = Vec::new();
         let core = loop {
             let mut expander =
@@ -96,7 +96,7 @@ impl Machine {
     /// Compiles the argument of the running procedure; its value is a procedure, or an error object.
     pub(super) fn compile_argument(&mut self) {
         let datum = value::to_datum(&self.heap, self.stack[self.base + 1], 0);
-        let source_name: Rc<str> = "eval".into();
+        let source_name: Arc<str> = "eval".into();
         self.live = self.base + 2;
         let compiled = match datum {
             Ok(datum) => self.compile_beside(&datum, &source_name, true).map_err(|error| error.message),
@@ -112,9 +112,9 @@ impl Machine {
 
 /// The datum as if it stood at `pos`.
 fn placed(datum: Datum, pos: Pos) -> Datum {
-    let all = |items: &[Datum]| -> Rc<[Datum]> { items.iter().map(|item| placed(item.clone(), pos)).collect() };
+    let all = |items: &[Datum]| -> Arc<[Datum]> { items.iter().map(|item| placed(item.clone(), pos)).collect() };
     let kind = match datum.kind {
-        Kind::List(items, tail) => Kind::List(all(&items), tail.map(|tail| Rc::new(placed((*tail).clone(), pos)))),
+        Kind::List(items, tail) => Kind::List(all(&items), tail.map(|tail| Arc::new(placed((*tail).clone(), pos)))),
         Kind::Vector(items) => Kind::Vector(all(&items)),
         other => other,
     };

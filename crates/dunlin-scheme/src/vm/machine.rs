@@ -33,7 +33,7 @@ pub(super) struct Frame {
 }
 
 /// Hears of processes that failed: their number, and why.
-pub(crate) type FailureLog = Box<dyn FnMut(u64, &Error)>;
+pub(crate) type FailureLog = Box<dyn FnMut(u64, &Error) + Send>;
 
 /// Runs the processes of a program, one at a time: that one's heap and frames are in the machine.
 pub(crate) struct Machine {
@@ -69,7 +69,7 @@ pub(crate) struct Machine {
     pub(super) running: Box<Process>,
     /// The others.
     pub(super) table: Table,
-    pub(super) host: Box<dyn Host>,
+    pub(super) host: Box<dyn Host + Send>,
     pub(crate) interrupts: Interrupts,
 }
 

@@ -13,7 +13,7 @@ pub(super) struct Port {
 pub(super) enum PortKind {
     /// Text that is left, and the next character to read.
     TextIn {
-        text: std::rc::Rc<str>,
+        text: std::sync::Arc<str>,
         at: usize,
     },
     BytesIn(VecDeque<u8>),

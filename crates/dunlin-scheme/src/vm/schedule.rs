@@ -28,7 +28,7 @@ struct End {
 }
 
 impl Machine {
-    pub(crate) fn set_host(&mut self, host: Box<dyn Host>) {
+    pub(crate) fn set_host(&mut self, host: Box<dyn Host + Send>) {
         self.host = host;
     }
 

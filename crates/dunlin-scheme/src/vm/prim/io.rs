@@ -1,6 +1,6 @@
 //! Ports, reading and writing.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::super::fail::{Fail, Result, wrong_type};
 use super::super::machine::Machine;
@@ -36,7 +36,7 @@ pub(super) const TABLE: &[Row] = &[
         Ok(UNSPECIFIED)
     }),
     ("open-input-string", 1, 1, |m, a| {
-        let text: Rc<str> = m.text_argument(a[0])?.into();
+        let text: Arc<str> = m.text_argument(a[0])?.into();
         m.open(PortKind::TextIn { text, at: 0 })
     }),
     ("open-input-bytevector", 1, 1, |m, a| {

@@ -11,7 +11,7 @@ mod text;
 mod vectors;
 
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::LazyLock;
 
 use super::fail::Result;
@@ -124,7 +124,7 @@ pub(crate) fn inlines(symbols: &mut Symbols) -> HashMap<Name, Vec<Inline>> {
 }
 
 /// The unit that defines every primitive as a procedure.
-pub(crate) fn builtins(symbols: &mut Symbols, source_name: &Rc<str>) -> Unit {
+pub(crate) fn builtins(symbols: &mut Symbols, source_name: &Arc<str>) -> Unit {
     let mut procedures: Vec<(&str, Vec<Instruction>)> = Vec::new();
     for (name, inline) in INSTRUCTIONS {
         let (count, op) = match inline {
