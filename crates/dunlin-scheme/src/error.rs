@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::data::ValueError;
 use crate::datum::Pos;
 
 /// Text that is no program.
@@ -58,6 +59,9 @@ pub enum Error {
     /// An [`Interrupter`](crate::Interrupter) ended the evaluation.
     #[error("interrupted")]
     Interrupted,
+    /// A value was wanted as data.
+    #[error(transparent)]
+    Value(#[from] ValueError),
     /// The program called `exit`.
     #[error("exit with code {0}")]
     Exit(u8),
@@ -112,7 +116,7 @@ impl Error {
             Self::Raised(raised) => raised.trace.first().map(|place| (&*place.source_name, place.pos)),
             Self::HeapLimit { trace, .. } => trace.first().map(|place| (&*place.source_name, place.pos)),
             Self::Image(_) | Self::OutOfFuel | Self::MailboxLimit { .. } => None,
-            Self::Deadlock | Self::Killed | Self::Interrupted | Self::Exit(_) => None,
+            Self::Deadlock | Self::Killed | Self::Interrupted | Self::Value(_) | Self::Exit(_) => None,
         }
     }
 

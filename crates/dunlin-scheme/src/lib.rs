@@ -21,7 +21,8 @@
 //! - `read`: text to data with positions; `datum`, `names`: what data are made of;
 //! - `expand`: data to the `core` language, with macros that capture nothing;
 //! - `compile`: core to `code`, the bytecode;
-//! - `heap`: words, objects and the collector; `value`, `print`: values from and to data and text;
+//! - `heap`: words, objects and the collector; `value`, `print`: values from and to data and text; `data`:
+//!   values outside of a machine, and of Rust;
 //! - `num`: the numeric tower;
 //! - `proc`: processes, which of them runs, and time; `interrupt`: ends that another thread asks for;
 //! - `vm`: the machine, its loop and its primitives;
@@ -32,6 +33,7 @@ mod clock;
 mod code;
 mod compile;
 mod core;
+mod data;
 mod datum;
 mod error;
 mod expand;
@@ -47,6 +49,9 @@ mod value;
 mod vm;
 mod wire;
 
+pub use data::{ProcessNumber, Value, ValueError};
+#[cfg(feature = "serde")]
+pub use data::{from_value, value_of};
 pub use datum::Pos;
 pub use error::{Error, Place, Raised, SyntaxError};
 pub use interrupt::Interrupter;

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
+use crate::data::{self, Value};
 use crate::datum::Datum;
 use crate::error::{Error, SyntaxError};
 use crate::expand::bind_specials;
@@ -98,6 +99,33 @@ impl Scheme {
     /// As those of [`Scheme::eval`].
     pub fn run_text(&mut self, source_name: &str, text: &str) -> Result<(), Error> {
         self.eval_forms(source_name, text).map(drop)
+    }
+
+    /// Evaluates every form of a text, and returns the last value as data.
+    ///
+    /// ```
+    /// use dunlin_scheme::{Scheme, Value};
+    ///
+    /// let mut scheme = Scheme::new();
+    /// scheme.define("numbers", &Value::List(vec![Value::Integer(3), Value::Integer(4)]))?;
+    /// assert_eq!(scheme.eval_value("example", "(apply + numbers)")?, Value::Integer(7));
+    /// # Ok::<(), dunlin_scheme::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As those of [`Scheme::eval`], and [`Error::Value`] for a value that is no data.
+    pub fn eval_value(&mut self, source_name: &str, text: &str) -> Result<Value, Error> {
+        let last = self.eval_forms(source_name, text)?;
+        Ok(data::to_value(&self.machine.heap, &self.machine.program.symbols, last)?)
+    }
+
+    /// Defines a global as this value.
+    ///
+    /// # Errors
+    /// [`Error::Value`] for a value that no machine has; [`Error::HeapLimit`] if the values of globals take more
+    /// than a heap may.
+    pub fn define(&mut self, name: &str, value: &Value) -> Result<(), Error> {
+        self.machine.define_value(name, value)
     }
 
     fn eval_forms(&mut self, source_name: &str, text: &str) -> Result<Word, Error> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::fail::Fail;
 use super::program::Program;
 use crate::code::{Op, Unit};
+use crate::data::{self, Value};
 use crate::error::Error;
 use crate::heap::word::{NIL, UNSET, code};
 use crate::heap::{Heap, Word};
@@ -187,6 +188,16 @@ impl Machine {
         self.define(number, value, limit)?;
         self.charge = 0;
         Ok(())
+    }
+
+    /// Gives a global a value of data, for all processes.
+    ///
+    /// # Errors
+    /// As those of [`Scheme::define`](crate::Scheme::define).
+    pub(crate) fn define_value(&mut self, name: &str, value: &Value) -> Result<(), Error> {
+        let word = data::of_value(&mut self.heap, &mut self.program.symbols, value)?;
+        let limit_bytes = 8 * self.heap.limit();
+        self.set_global(name, word).map_err(|_| Error::HeapLimit { limit_bytes, trace: Vec::new() })
     }
 
     /// Loads a unit; its first procedure begins at the place returned.
