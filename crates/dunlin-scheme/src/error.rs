@@ -53,6 +53,9 @@ pub enum Error {
     /// The main process waits for a message, and no other process can run or has set a timer.
     #[error("the main process waits for a message that no process can send")]
     Deadlock,
+    /// There is no room for another process.
+    #[error("too many processes")]
+    TooManyProcesses,
     /// A process called `kill` for this one.
     #[error("the process was killed")]
     Killed,
@@ -115,7 +118,7 @@ impl Error {
             Self::Syntax(error) => Some((&error.source_name, error.pos)),
             Self::Raised(raised) => raised.trace.first().map(|place| (&*place.source_name, place.pos)),
             Self::HeapLimit { trace, .. } => trace.first().map(|place| (&*place.source_name, place.pos)),
-            Self::Image(_) | Self::OutOfFuel | Self::MailboxLimit { .. } => None,
+            Self::Image(_) | Self::OutOfFuel | Self::MailboxLimit { .. } | Self::TooManyProcesses => None,
             Self::Deadlock | Self::Killed | Self::Interrupted | Self::Value(_) | Self::Exit(_) => None,
         }
     }

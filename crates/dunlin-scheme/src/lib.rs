@@ -25,6 +25,7 @@
 //!   values outside of a machine, and of Rust;
 //! - `num`: the numeric tower;
 //! - `proc`: processes, which of them runs, and time; `interrupt`: ends that another thread asks for;
+//! - `scheme`, `engine`: machines for embedders;
 //! - `vm`: the machine, its loop and its primitives;
 //! - `wire`: values to and from bytes;
 //! - `lib/*.scm`: what is written in Scheme.
@@ -35,6 +36,7 @@ mod compile;
 mod core;
 mod data;
 mod datum;
+mod engine;
 mod error;
 mod expand;
 mod heap;
@@ -53,8 +55,10 @@ pub use data::{ProcessNumber, Value, ValueError};
 #[cfg(feature = "serde")]
 pub use data::{from_value, value_of};
 pub use datum::Pos;
+pub use engine::Engine;
 pub use error::{Error, Place, Raised, SyntaxError};
 pub use interrupt::Interrupter;
 pub use proc::Host;
 pub use scheme::{Scheme, is_incomplete};
+pub use vm::{Failure, Request, Step};
 pub use wire::{ReadError, WriteError};

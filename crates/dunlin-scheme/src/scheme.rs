@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use crate::data::{self, Value};
 use crate::datum::Datum;
-use crate::error::{Error, SyntaxError};
+use crate::error::Error;
 use crate::expand::bind_specials;
 use crate::heap::Word;
 use crate::heap::word::pid;
@@ -79,6 +79,11 @@ impl Scheme {
         scheme.machine.set_process_entry();
         scheme.machine.program.syntaxes.seal();
         scheme.machine
+    }
+
+    /// The machine by itself.
+    pub(crate) fn into_machine(self) -> Machine {
+        self.machine
     }
 
     /// Evaluates every form of a text, and returns the last value as `write` shows it.
@@ -167,16 +172,9 @@ impl Scheme {
     }
 
     fn form(&mut self, form: &Datum, source_name: &Arc<str>) -> Result<Word, Error> {
-        let entry = self.load_form(form, source_name)?;
+        let entry = self.machine.load_form(form, source_name)?;
         self.machine.start(entry);
         self.run()
-    }
-
-    fn load_form(&mut self, form: &Datum, source_name: &Arc<str>) -> Result<usize, SyntaxError> {
-        let unit = self.machine.compile(form, source_name)?;
-        let full =
-            |message| SyntaxError { source_name: source_name.clone(), pos: form.pos, message, incomplete: false };
-        self.machine.load(unit).map_err(full)
     }
 
     fn show(&self, value: Word) -> String {
@@ -211,7 +209,7 @@ impl Scheme {
         let source_name: Arc<str> = source_name.into();
         let mut reader = Reader::new(text, &source_name);
         while let Some(form) = reader.next(&mut self.machine.program.symbols)? {
-            let entry = self.load_form(&form, &source_name)?;
+            let entry = self.machine.load_form(&form, &source_name)?;
             let head = form.items().and_then(|items| items.first()).and_then(Datum::name);
             if head.is_some_and(|name| &**self.machine.program.symbols.text(name) == "define-macro") {
                 self.machine.start(entry);

@@ -11,4 +11,4 @@ mod table;
 pub use host::Host;
 pub(crate) use host::Local;
 pub(crate) use process::{OwnGlobal, Process, Wait};
-pub(crate) use table::Table;
+pub(crate) use table::{OUTSIDE, Table, is_outside};

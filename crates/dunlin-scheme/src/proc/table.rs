@@ -29,8 +29,15 @@ struct Slot {
 /// Bits of a number that name the slot.
 const SLOT_BITS: u32 = 26;
 const SLOTS_MAX: usize = 1 << SLOT_BITS;
-/// Numbers have 55 bits.
-const GENERATION_MAX: u32 = (1 << (55 - SLOT_BITS)) - 1;
+/// Numbers have 54 bits.
+const GENERATION_MAX: u32 = (1 << (54 - SLOT_BITS)) - 1;
+/// The bit of a number that names something outside of the machine.
+pub(crate) const OUTSIDE: u64 = 1 << 54;
+
+/// Whether a number names something outside of the machine.
+pub(crate) fn is_outside(number: u64) -> bool {
+    number & OUTSIDE != 0 && number < OUTSIDE << 1
+}
 
 impl Table {
     /// Takes a number for a process that is put in place later.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::fail::Fail;
+use super::outside::Outside;
 use super::program::Program;
 use crate::code::{Op, Unit};
 use crate::data::{self, Value};
@@ -72,6 +73,8 @@ pub(crate) struct Machine {
     pub(super) table: Table,
     pub(super) host: Box<dyn Host + Send>,
     pub(crate) interrupts: Interrupts,
+    /// There is one if the embedder gives the turns.
+    pub(super) outside: Option<Outside>,
 }
 
 impl Machine {
@@ -113,6 +116,7 @@ impl Machine {
             table,
             host: Box::new(Local::real()),
             interrupts: Interrupts::default(),
+            outside: None,
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! - [`program`]: what processes share; [`machine`]: that, and the process that runs; how code is loaded;
 //! - `schedule`: which process runs; what processes do to each other;
+//! - `turns`: turns that an embedder gives; `outside`: what it gets;
 //! - `run`: the loop, for the common cases; `slow`: the others; `turn`: what they leave to each other;
 //! - `frames`: the stack, and frames on the heap;
 //! - `state`: values and processes as bytes;
@@ -11,6 +12,7 @@ mod compile;
 mod fail;
 mod frames;
 mod machine;
+mod outside;
 mod port;
 mod prim;
 mod program;
@@ -20,8 +22,11 @@ mod slow;
 mod state;
 mod trace;
 mod turn;
+mod turns;
 
 pub(crate) use machine::Machine;
+pub(crate) use outside::Script;
+pub use outside::{Failure, Request, Step};
 pub(crate) use prim::{builtins, inlines};
 pub(crate) use program::Program;
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::fail::{Fail, Result};
 use super::machine::{FailureLog, Machine};
+use super::outside::Request;
 use super::turn::Turn;
 use crate::error::Error;
 use crate::heap::collect::Full;
@@ -15,7 +16,7 @@ use crate::proc::{Host, Process, Wait};
 use crate::wire::{Limits, ReadError, WriteError};
 
 /// Fuel of a turn, about 20 us.
-const TURN_FUEL: u64 = 500;
+pub(super) const TURN_FUEL: u64 = 500;
 
 /// The number of the main process: it evaluates the forms of the top level.
 pub(crate) const MAIN: u64 = 0;
@@ -136,7 +137,7 @@ impl Machine {
     }
 
     /// The process that runs no longer waits.
-    fn set_ready(&mut self) {
+    pub(super) fn set_ready(&mut self) {
         if let Wait::Message(Some(at)) = std::mem::replace(&mut self.running.wait, Wait::Ready) {
             self.host.cancel_timer(self.running.pid, at);
         }
@@ -155,7 +156,7 @@ impl Machine {
     }
 
     /// Moves the process in the machine to the table, unless it has ended.
-    fn put_away(&mut self, parks: bool) {
+    pub(super) fn put_away(&mut self, parks: bool) {
         if !self.table.is_alive(self.running.pid) {
             self.heap.clear();
             return;
@@ -182,13 +183,14 @@ impl Machine {
                     *self.running = Process::new(u64::MAX);
                     self.table.put(main);
                 } else {
+                    self.note_end(self.running.pid, &error);
                     self.end(Some(error));
                 }
             }
         }
     }
 
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.heap.clear();
         self.frames.clear();
         self.failure = None;
@@ -196,7 +198,7 @@ impl Machine {
     }
 
     /// Puts a process into the machine.
-    fn bring(&mut self, mut process: Box<Process>) {
+    pub(super) fn bring(&mut self, mut process: Box<Process>) {
         self.clear();
         self.heap.load(std::mem::take(&mut process.space));
         self.marks = process.marks;
@@ -223,7 +225,7 @@ impl Machine {
     }
 
     /// The process in the machine has ended.
-    fn end(&mut self, error: Option<Error>) {
+    pub(super) fn end(&mut self, error: Option<Error>) {
         let pid = self.running.pid;
         let links = std::mem::take(&mut self.running.links);
         let failure = self.failure.take();
@@ -266,6 +268,12 @@ impl Machine {
                 }
             }
         }
+    }
+
+    /// Raises an object in one process.
+    pub(super) fn tell_one(&mut self, to: u64, object: Word) {
+        let exit = Some(self.heap.pack(object));
+        self.tell(End { pid: u64::MAX, links: [to].into(), exit });
     }
 
     fn mailbox_limit(&self) -> Error {
@@ -350,6 +358,10 @@ impl Machine {
 
     /// Puts a message into the mailbox of a process. Without such a process it is dropped.
     pub(super) fn send(&mut self, to: u64, message: Word) -> Result<()> {
+        if self.concerns_outside([to; 2]) {
+            self.post(to, message);
+            return Ok(());
+        }
         let is_running = self.running.pid == to;
         if !is_running && self.table.parked(to).is_none() {
             return Ok(());
@@ -371,7 +383,7 @@ impl Machine {
     }
 
     /// Ends a process that does not run. The one that runs may hear of it.
-    fn end_other(&mut self, pid: u64, error: &Error, object: Option<Word>) -> Result<()> {
+    pub(super) fn end_other(&mut self, pid: u64, error: &Error, object: Option<Word>) -> Result<()> {
         if let Some(end) = self.end_parked(pid, error, object) {
             self.tell(end);
         }
@@ -392,6 +404,7 @@ impl Machine {
             self.host.cancel_timer(pid, at);
         }
         self.table.remove(pid);
+        self.note_end(pid, error);
         let exit = Some(self.exit(pid, &process.links, error, object));
         Some(End { pid, links: process.links, exit })
     }
@@ -403,12 +416,20 @@ impl Machine {
             self.failure = Some(killed);
             return Err(Fail::End(Error::Killed));
         }
+        if self.concerns_outside([pid; 2]) {
+            self.ask(Request::Kill(pid));
+            return Ok(());
+        }
         self.end_other(pid, &Error::Killed, Some(killed))
     }
 
     /// From now on `to` hears of an abnormal end of `from`; at once, if that has ended.
     pub(super) fn link(&mut self, from: u64, to: u64) -> Result<()> {
         if from == to {
+            return Ok(());
+        }
+        if self.concerns_outside([from, to]) {
+            self.ask(Request::Link { source: from, target: to });
             return Ok(());
         }
         if from == self.running.pid {

@@ -1,0 +1,170 @@
+//! A machine whose processes have their turns from outside.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::data::{ProcessNumber, Value, ValueError};
+use crate::error::Error;
+use crate::proc::{Host, OUTSIDE, is_outside};
+use crate::read::Reader;
+use crate::scheme::Scheme;
+use crate::vm::{Machine, Request, Script, Step};
+
+/// A machine whose processes are tasks of an embedder, which gives each of them its turns.
+///
+/// There is no main process. The embedder starts processes with a text, and learns from its [`Host`] which
+/// can run: [`Host::ready`] names a process that was woken or ended by another one, and one that it does not
+/// know yet is one that a process has spawned. Of the host, only `ready` and `now_us` are used.
+///
+/// Numbers that [`Engine::outside`] makes name what is outside of the machine, for instance processes and
+/// mailboxes of Rust. In Scheme they are pids as others are; what a process asks of one is a [`Request`].
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use dunlin_scheme::{Engine, Host, Request, Step, Value};
+///
+/// /// Notes which processes can run.
+/// struct Ready(Arc<Mutex<Vec<u64>>>);
+///
+/// impl Host for Ready {
+///     fn ready(&mut self, process: u64) {
+///         self.0.lock().unwrap().push(process);
+///     }
+///     fn next(&mut self) -> Option<u64> {
+///         None
+///     }
+///     fn now_us(&mut self) -> u64 {
+///         0
+///     }
+///     fn set_timer(&mut self, _: u64, _: u64) {}
+///     fn cancel_timer(&mut self, _: u64, _: u64) {}
+///     fn wait(&mut self) -> bool {
+///         false
+///     }
+/// }
+///
+/// let ready = Arc::new(Mutex::new(Vec::new()));
+/// let mut engine = Engine::new(Ready(ready.clone()));
+/// let printer = Engine::outside(0);
+/// engine.define("printer", &Value::Process(printer))?;
+/// let doubler = engine.start("example", "(! printer (* 2 (?)))")?;
+/// assert_eq!(engine.turn(doubler), Step::Waiting(None));
+/// assert!(engine.send(doubler, &Value::Integer(21))?);
+/// assert_eq!(*ready.lock().unwrap(), [doubler]);
+/// assert!(matches!(engine.turn(doubler), Step::Ended(Ok(Value::Unspecified))));
+/// assert_eq!(engine.take_requests(), [Request::Post { to: printer, message: Ok(Value::Integer(42)) }]);
+/// # Ok::<(), dunlin_scheme::Error>(())
+/// ```
+pub struct Engine {
+    machine: Machine,
+    /// The forms that processes have not evaluated yet.
+    scripts: HashMap<u64, Script>,
+}
+
+impl Engine {
+    /// An engine that has loaded the standard procedures.
+    pub fn new(host: impl Host + Send + 'static) -> Self {
+        let mut machine = Scheme::new().into_machine();
+        machine.set_host(Box::new(host));
+        machine.leave_turns_to_embedder();
+        Self { machine, scripts: HashMap::new() }
+    }
+
+    /// The number of something outside, by a place of the embedder's: at most 2^54 of them.
+    pub fn outside(place: u64) -> u64 {
+        OUTSIDE | (place & (OUTSIDE - 1))
+    }
+
+    /// The place that a number outside was made of.
+    pub fn outside_place(number: u64) -> Option<u64> {
+        if is_outside(number) { Some(number ^ OUTSIDE) } else { None }
+    }
+
+    /// Makes a process that evaluates the forms of a text, one after the other. It can run at once.
+    ///
+    /// # Errors
+    /// [`Error::Syntax`] for text that cannot be read, [`Error::TooManyProcesses`].
+    pub fn start(&mut self, source_name: &str, text: &str) -> Result<u64, Error> {
+        let source_name: Arc<str> = source_name.into();
+        let mut reader = Reader::new(text, &source_name);
+        let mut script = Script { source_name: source_name.clone(), ..Script::default() };
+        while let Some(form) = reader.next(&mut self.machine.program.symbols)? {
+            script.forms.push_back(form);
+        }
+        let process = self.machine.add_process()?;
+        self.scripts.insert(process, script);
+        Ok(process)
+    }
+
+    /// Gives a process a turn of about 20 us; a primitive ends what it began. One that waits asks anew whether
+    /// it still has to.
+    pub fn turn(&mut self, process: u64) -> Step {
+        let mut none = Script::default();
+        let script = self.scripts.get_mut(&process).unwrap_or(&mut none);
+        let step = self.machine.turn_of(process, script);
+        if matches!(step, Step::Ended(_)) || script.forms.is_empty() {
+            self.scripts.remove(&process);
+        }
+        step
+    }
+
+    /// Whether the process has not ended.
+    pub fn is_alive(&mut self, process: u64) -> bool {
+        self.machine.is_alive(process)
+    }
+
+    /// What processes have asked of what is outside, since this was called last, in the order in which they did.
+    pub fn take_requests(&mut self) -> Vec<Request> {
+        self.machine.take_requests()
+    }
+
+    /// Puts a message into the mailbox of a process. False if it has ended.
+    ///
+    /// # Errors
+    /// [`ValueError`] for a value that no machine has.
+    pub fn send(&mut self, to: u64, message: &Value) -> Result<bool, ValueError> {
+        self.machine.send_value(to, message)
+    }
+
+    /// Raises an object in a process, where it waits for a message next, as the end of a process does that it
+    /// is linked to: `object` if it is given and a machine can have it, or else an error of the kind `exit`
+    /// with this message.
+    pub fn raise(&mut self, to: u64, object: Option<&Value>, message: &str) {
+        self.machine.raise_in(to, object, message);
+    }
+
+    /// Ends a process: `killed` is raised in those that are linked to it. It has no further turn.
+    pub fn kill(&mut self, process: u64) {
+        self.scripts.remove(&process);
+        self.machine.kill_from_outside(process);
+    }
+
+    /// Defines a global as this value.
+    ///
+    /// # Errors
+    /// As those of [`Scheme::define`].
+    pub fn define(&mut self, name: &str, value: &Value) -> Result<(), Error> {
+        self.machine.define_value(name, value)
+    }
+
+    /// What the program printed since this was called last.
+    pub fn take_output(&mut self) -> String {
+        self.machine.take_output()
+    }
+
+    /// Limits the memory of live objects, for each process, and that of its mailbox.
+    pub fn set_heap_limit(&mut self, bytes: usize) {
+        self.machine.heap.set_limit(bytes / 8);
+    }
+
+    /// Limits how many processes there may be at once: 4,194,304 if this is not called.
+    pub fn set_process_limit(&mut self, count: usize) {
+        self.machine.set_process_limit(count);
+    }
+}
+
+impl From<ProcessNumber> for Value {
+    fn from(process: ProcessNumber) -> Self {
+        Self::Process(process.0)
+    }
+}

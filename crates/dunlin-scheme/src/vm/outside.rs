@@ -1,0 +1,73 @@
+//! What an embedder that gives the turns gets from a machine.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::data::{Value, ValueError};
+use crate::datum::Datum;
+use crate::error::Error;
+
+/// What a process asks of something outside of its machine, which it knows by a number.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Request {
+    /// A message for what has the number `to`: data, or why it is none.
+    Post {
+        /// Outside.
+        to: u64,
+        /// The message.
+        message: std::result::Result<Value, ValueError>,
+    },
+    /// The end of `source` is to be raised in `target`. At least one of them is outside.
+    Link {
+        /// What ends.
+        source: u64,
+        /// What is told.
+        target: u64,
+    },
+    /// The end of what has this number.
+    Kill(u64),
+}
+
+/// How a turn ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// The process can go on.
+    Again,
+    /// The process waits for a message, at most until this time of the host.
+    Waiting(Option<u64>),
+    /// The process has ended: with its value, or as an error. A value that is no data is unspecified.
+    Ended(std::result::Result<Value, Box<Failure>>),
+}
+
+/// Why a process failed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{error}")]
+#[non_exhaustive]
+pub struct Failure {
+    /// The error.
+    pub error: Error,
+    /// The object that was raised, if it is data.
+    pub object: Option<Value>,
+}
+
+impl From<Error> for Box<Failure> {
+    fn from(error: Error) -> Self {
+        Self::new(Failure { error, object: None })
+    }
+}
+
+/// Forms that a process evaluates, one after the other.
+#[derive(Default)]
+pub(crate) struct Script {
+    pub(crate) source_name: Arc<str>,
+    pub(crate) forms: VecDeque<Datum>,
+}
+
+/// What the embedder has not been told yet.
+#[derive(Default)]
+pub(crate) struct Outside {
+    pub(super) requests: Vec<Request>,
+    /// Processes that others ended.
+    pub(super) ends: HashMap<u64, Error>,
+}
