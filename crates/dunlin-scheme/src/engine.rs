@@ -96,8 +96,8 @@ impl Engine {
         Ok(process)
     }
 
-    /// Gives a process a turn of about 20 us; a primitive ends what it began. One that waits asks anew whether
-    /// it still has to.
+    /// Gives a process a turn of about 20 us; a primitive ends what it began. One that waits asks anew
+    /// whether it still has to.
     pub fn turn(&mut self, process: u64) -> Step {
         let mut none = Script::default();
         let script = self.scripts.get_mut(&process).unwrap_or(&mut none);
@@ -113,7 +113,8 @@ impl Engine {
         self.machine.is_alive(process)
     }
 
-    /// What processes have asked of what is outside, since this was called last, in the order in which they did.
+    /// What processes have asked of what is outside, since this was called last, in the order in which they
+    /// did.
     pub fn take_requests(&mut self) -> Vec<Request> {
         self.machine.take_requests()
     }

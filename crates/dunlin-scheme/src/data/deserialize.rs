@@ -19,9 +19,9 @@ use super::{PROCESS, VALUE, Value, ValueError};
 /// enum Request {
 ///     Add(i32, i32),
 /// }
-/// let list = |numbers: [i128; 2]| Value::List(vec![Value::Symbol("add".into()), numbers[0].into(), numbers[1].into()]);
-/// assert_eq!(from_value(list([1, 2])), Ok(Request::Add(1, 2)));
-/// let error = from_value::<Request>(list([1, 1 << 40])).unwrap_err().to_string();
+/// let add = |a: i128, b: i128| Value::List(vec![Value::Symbol("add".into()), a.into(), b.into()]);
+/// assert_eq!(from_value(add(1, 2)), Ok(Request::Add(1, 2)));
+/// let error = from_value::<Request>(add(1, 1 << 40)).unwrap_err().to_string();
 /// assert!(error.contains("Request, got (add 1 1099511627776): "), "{error}");
 /// ```
 ///

@@ -25,7 +25,8 @@ pub use serialize::value_of;
 /// ```
 /// use dunlin_scheme::Value;
 ///
-/// let value = Value::List(vec![Value::Symbol("add".into()), Value::Integer(1), Value::String("a\"b".into())]);
+/// let add = Value::Symbol("add".into());
+/// let value = Value::List(vec![add, Value::Integer(1), Value::String("a\"b".into())]);
 /// assert_eq!(value.to_string(), r#"(add 1 "a\"b")"#);
 /// ```
 #[derive(Clone, Debug, PartialEq)]

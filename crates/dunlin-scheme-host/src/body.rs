@@ -1,0 +1,167 @@
+//! What the task of a Scheme process does.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use dunlin::{Exit, ExitReason, Mailbox, Pid, exit, mailbox, sleep_until};
+use dunlin_scheme::{Error, Failure, ProcessNumber, Step, Value};
+
+use crate::machine::Shared;
+
+/// A Scheme process, as the body of a process of dunlin's: made by [`Program::body`](crate::Program::body).
+///
+/// It gives way after each turn of about 20 us. A primitive ends what it began.
+///
+/// # Cancel safety If it is dropped, also before it was polled, the Scheme process has ended: `killed` is
+/// raised in those that are linked to it.
+pub struct Body {
+    running: Pin<Box<dyn Future<Output = Result<Value, Failure>> + Send>>,
+    number: ProcessNumber,
+}
+
+impl Body {
+    pub(crate) fn new(shared: Arc<Shared>, number: u64) -> Self {
+        let life = Life { shared, number };
+        Self { running: Box::pin(life.run()), number: ProcessNumber(number) }
+    }
+
+    /// The process as Scheme and [`Program::send`](crate::Program::send) know it.
+    pub fn number(&self) -> ProcessNumber {
+        self.number
+    }
+}
+
+impl Future for Body {
+    type Output = Result<Value, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.running.as_mut().poll(cx)
+    }
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Body").field("number", &self.number.0).finish_non_exhaustive()
+    }
+}
+
+/// The process lives as long as this.
+struct Life {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.shared.end(self.number);
+    }
+}
+
+impl Life {
+    async fn run(self) -> Result<Value, Failure> {
+        let Self { shared, number } = &self;
+        let number = *number;
+        shared.begin(number);
+        let (_, mut exits) = mailbox::<Exit>();
+        if Pid::current().is_some() {
+            // Ours, and this is a process: there is no error.
+            let _ = exits.exits();
+        }
+        loop {
+            while !exits.is_empty() {
+                self.receive(exits.recv().await.ok());
+            }
+            let (step, spawned) = shared.turn(number);
+            for process in spawned {
+                // (The handle detaches it.)
+                drop(dunlin::spawn(ended(Body::new(shared.clone(), process))));
+            }
+            match step {
+                Step::Again => give_way().await,
+                Step::Waiting(deadline) => self.wait(&mut exits, deadline).await,
+                Step::Ended(result) => return result.map_err(|failure| *failure),
+            }
+        }
+    }
+
+    /// Waits until the process is woken, its time has come, or an exit arrives.
+    async fn wait(&self, exits: &mut Mailbox<Exit>, deadline: Option<u64>) {
+        let Self { shared, number } = self;
+        let exit = {
+            let mut exit = pin!(exits.recv());
+            let mut timer = pin!(deadline.map(|at| sleep_until(shared.instant(at))));
+            poll_fn(|cx| {
+                if shared.poll_ready(*number, cx).is_ready() {
+                    return Poll::Ready(None);
+                }
+                if let Some(timer) = timer.as_mut().as_pin_mut()
+                    && timer.poll(cx).is_ready()
+                {
+                    return Poll::Ready(None);
+                }
+                exit.as_mut().poll(cx).map(Result::ok)
+            })
+            .await
+        };
+        self.receive(exit);
+    }
+
+    /// An exit of a process of Rust, which is raised where the process waits next.
+    fn receive(&self, exit: Option<Exit>) {
+        if let Some(exit) = exit.filter(|exit| !exit.is_normal()) {
+            let (object, text) = raised(&exit);
+            self.shared.raise(self.number, object.as_ref(), &text);
+        }
+    }
+}
+
+/// Lets other tasks run first.
+async fn give_way() {
+    let mut has_given = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut has_given, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Runs a body to its end: a failure is the exit of the process.
+pub(crate) async fn ended(body: Body) -> Value {
+    let failure = match body.await {
+        Ok(value) => return value,
+        Err(failure) => failure,
+    };
+    let reason = match &failure.error {
+        Error::Killed => ExitReason::Killed,
+        other => ExitReason::Error(other.to_string()),
+    };
+    let leaving = exit(reason);
+    let leaving = match failure.object {
+        Some(object) => leaving.with(object),
+        None => leaving,
+    };
+    match leaving.await {
+        Ok(never) => match never {},
+        // This runs only in a process.
+        Err(_) => Value::Unspecified,
+    }
+}
+
+/// The text and the object that an exit raises in a Scheme process.
+fn raised(exit: &Exit) -> (Option<Value>, String) {
+    let symbol = match exit.reason {
+        ExitReason::Killed => Some(Value::Symbol("killed".into())),
+        ExitReason::NoSuchProcess => Some(Value::Symbol("no-process".into())),
+        _ => None,
+    };
+    let text = match &exit.reason {
+        ExitReason::Error(text) => text.clone(),
+        other => other.to_string(),
+    };
+    (exit.payload::<Value>().cloned().or(symbol), text)
+}

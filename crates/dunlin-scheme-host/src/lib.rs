@@ -1,0 +1,31 @@
+//! Scheme processes that are dunlin processes.
+//!
+//! A [`Program`] is code, definitions and processes of Scheme. Each of its processes is a task with a
+//! [`Pid`](dunlin::Pid) of dunlin's, also those that Scheme spawns: it runs for 20 us, and gives way.
+//!
+//! - **Links and monitors** of Rust see the end of a Scheme process, and [`Pid::kill`](dunlin::Pid::kill)
+//!   ends one between two turns, also one that never waits. The object that it raised is the
+//!   [payload](dunlin::Exit::payload) of its exit, as a [`Value`](dunlin_scheme::Value).
+//! - **In Scheme**, a process of Rust is a pid ([`Program::pid`]) for `inbound-link`, `outbound-link` and
+//!   `kill`. Its exit is raised where the Scheme process waits for a message next: its payload if that is a
+//!   `Value`, the symbols `killed` and `no-process`, or an error of the kind `exit` with the text of its
+//!   reason. A normal end raises nothing.
+//! - **Messages** to Scheme are values that serde can encode ([`Program::send`]); a mailbox of Rust is a pid
+//!   in Scheme ([`Program::address`]), to which `!` sends what fits its type.
+//!   [`value_of`](dunlin_scheme::value_of) has the table of types.
+//!
+//! # Threads
+//! The processes of one program share a machine, which one thread uses at a time: a program has the speed of
+//! one processor, and its processes run on all worker threads. Programs do not wait for each other.
+//!
+//! # Map `program`: what users call; `machine`: what processes share; `body`: what a process's task does;
+//! `outside`: what Scheme knows of Rust.
+
+mod body;
+mod machine;
+mod outside;
+mod program;
+
+pub use body::Body;
+pub use dunlin_scheme::{Error, Failure, ProcessNumber, Value, ValueError};
+pub use program::Program;
