@@ -17,9 +17,12 @@ use crate::outside::{Directory, Outside, Post};
 /// A machine, and the tasks of its processes.
 pub(crate) struct Shared {
     state: Mutex<State>,
-    console: Mutex<Box<dyn FnMut(&str) + Send>>,
+    console: Mutex<Console>,
     dropped: AtomicU64,
 }
+
+/// What takes the text that a program prints.
+type Console = Box<dyn FnMut(&str) + Send>;
 
 struct State {
     engine: Engine,
@@ -158,7 +161,7 @@ impl Shared {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_console(&self, console: Box<dyn FnMut(&str) + Send>) {
+    pub(crate) fn set_console(&self, console: Console) {
         *lock(&self.console) = console;
     }
 

@@ -272,3 +272,22 @@ fn link_outside_of_a_process_is_raised() -> Result {
         Ok(())
     })
 }
+
+#[test]
+fn normal_end_of_rust_raises_nothing() -> Result {
+    block_on(async {
+        let program = program("").await?;
+        let (stop, mut stopped) = mailbox::<()>();
+        let rust = spawn(async move { stopped.recv().await.is_ok() });
+        program.define("rust", &program.pid(rust.pid()))?;
+        let (linked, mut has_linked) = mailbox::<ProcessNumber>();
+        program.define("linked", &program.address(linked))?;
+        let process = program.spawn("test", "(inbound-link rust) (! linked (self)) (?)")?;
+        let number = has_linked.recv().await?;
+        stop.send(())?;
+        assert!(rust.await?);
+        program.send(number, &symbol("message"))?;
+        assert_eq!(process.await?, symbol("message"));
+        Ok(())
+    })
+}
