@@ -1,5 +1,7 @@
 //! Scheme data as values of Rust.
 
+use std::fmt;
+
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, Unexpected, Visitor};
 
@@ -30,9 +32,35 @@ use super::{PROCESS, VALUE, Value, ValueError};
 pub fn from_value<T: DeserializeOwned>(value: Value) -> Result<T, ValueError> {
     T::deserialize(Data(&value)).map_err(|error| ValueError::Shape {
         expected: std::any::type_name::<T>(),
-        got: value.beginning(),
+        got: beginning(&value),
         reason: error.to_string(),
     })
+}
+
+/// Characters of a value in an error.
+const SHOWN_MAX: usize = 160;
+
+/// The text of a value; of a long one, its beginning.
+fn beginning(value: &Value) -> String {
+    let mut text = Beginning { text: String::new(), left: SHOWN_MAX };
+    let is_whole = fmt::Write::write_fmt(&mut text, format_args!("{value}")).is_ok();
+    if is_whole { text.text } else { text.text + ".." }
+}
+
+/// Takes a number of characters.
+struct Beginning {
+    text: String,
+    left: usize,
+}
+
+impl fmt::Write for Beginning {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for character in text.chars() {
+            self.left = self.left.checked_sub(1).ok_or(fmt::Error)?;
+            self.text.push(character);
+        }
+        Ok(())
+    }
 }
 
 impl From<i128> for Value {
@@ -69,7 +97,7 @@ impl<'de, 'v> IntoDeserializer<'de, ValueError> for Data<'v> {
 }
 
 fn shape(value: &Value, expected: &str) -> ValueError {
-    de::Error::custom(format_args!("expected {expected}, got {}", value.beginning()))
+    de::Error::custom(format_args!("expected {expected}, got {}", beginning(value)))
 }
 
 /// The two parts of a pair.

@@ -111,34 +111,6 @@ pub enum ValueError {
     Part(String),
 }
 
-/// Characters of a value in an error.
-const SHOWN_MAX: usize = 160;
-
-impl Value {
-    /// Its text; of a long one, its beginning.
-    pub(crate) fn beginning(&self) -> String {
-        let mut text = Beginning { text: String::new(), left: SHOWN_MAX };
-        let is_whole = fmt::Write::write_fmt(&mut text, format_args!("{self}")).is_ok();
-        if is_whole { text.text } else { text.text + ".." }
-    }
-}
-
-/// Takes a number of characters.
-struct Beginning {
-    text: String,
-    left: usize,
-}
-
-impl fmt::Write for Beginning {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        for character in text.chars() {
-            self.left = self.left.checked_sub(1).ok_or(fmt::Error)?;
-            self.text.push(character);
-        }
-        Ok(())
-    }
-}
-
 /// As `write` shows it; names of symbols as they are, and processes and tags by number.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
