@@ -5,7 +5,7 @@
 //!
 //! - **Links and monitors** of Rust see the end of a Scheme process, and [`Pid::kill`](dunlin::Pid::kill)
 //!   ends one between two turns, also one that never waits. The object that it raised is the
-//!   [payload](dunlin::Exit::payload) of its exit, as a [`Value`](dunlin_scheme::Value).
+//!   [payload](dunlin::Exit::payload) of its exit, as a [`Value`].
 //! - **In Scheme**, a process of Rust is a pid ([`Program::pid`]) for `inbound-link`, `outbound-link` and
 //!   `kill`. Its exit is raised where the Scheme process waits for a message next: its payload if that is a
 //!   `Value`, the symbols `killed` and `no-process`, or an error of the kind `exit` with the text of its
