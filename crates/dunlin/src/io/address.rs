@@ -30,3 +30,11 @@ impl From<tokio::net::unix::SocketAddr> for Address {
         Self::Unix(address.as_pathname().map(PathBuf::from))
     }
 }
+
+#[cfg(target_os = "linux")]
+impl From<socket2::SockAddr> for Address {
+    fn from(address: socket2::SockAddr) -> Self {
+        let unix = || Self::Unix(address.as_pathname().map(PathBuf::from));
+        address.as_socket().map_or_else(unix, Self::Tcp)
+    }
+}

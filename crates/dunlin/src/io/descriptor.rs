@@ -24,7 +24,7 @@ pub(super) struct Descriptor {
 
 /// How an operation avoids blocking.
 #[derive(Clone, Copy, Debug)]
-enum Manner {
+pub(super) enum Manner {
     /// The descriptor is non-blocking.
     Set,
     /// Each operation on the socket sets the flag, since other programs share the descriptor.
@@ -95,7 +95,7 @@ pub(super) fn register(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<Ow
     AsyncFd::with_interest(fd, interest)
 }
 
-fn read(fd: &OwnedFd, manner: Manner, max: usize) -> io::Result<Bytes> {
+pub(super) fn read(fd: &OwnedFd, manner: Manner, max: usize) -> io::Result<Bytes> {
     let max = max.min(READ_MAX);
     let mut piece = Vec::with_capacity(max);
     loop {
@@ -114,7 +114,7 @@ fn read(fd: &OwnedFd, manner: Manner, max: usize) -> io::Result<Bytes> {
     }
 }
 
-fn write(fd: &OwnedFd, manner: Manner, bytes: &[u8]) -> io::Result<usize> {
+pub(super) fn write(fd: &OwnedFd, manner: Manner, bytes: &[u8]) -> io::Result<usize> {
     loop {
         let written = match manner {
             Manner::Set => rustix::io::write(fd, bytes),
@@ -132,5 +132,5 @@ fn write(fd: &OwnedFd, manner: Manner, bytes: &[u8]) -> io::Result<usize> {
 
 /// A piece that was read into room for `max` bytes, without keeping much more than itself alive.
 pub(super) fn whole(piece: Vec<u8>, max: usize) -> Bytes {
-    if piece.len() < max / 2 { Bytes::copy_from_slice(&piece) } else { piece.into() }
+    if piece.len() < max / 2 { piece.into_boxed_slice().into() } else { piece.into() }
 }

@@ -7,10 +7,14 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use dunlin_core::{Receiver, alt, channel};
+#[cfg(target_os = "linux")]
+use socket2::SockRef;
 use tokio::net::TcpListener;
 #[cfg(unix)]
 use tokio::net::UnixListener;
 
+#[cfg(target_os = "linux")]
+use super::accepted::Listening as Socket;
 use super::address::Address;
 use super::connection::Connection;
 use super::operation::{Action, IoOperation};
@@ -46,16 +50,32 @@ use crate::{Sleep, sleep};
 #[derive(Debug)]
 pub struct Listener(Socket);
 
+#[cfg(not(target_os = "linux"))]
 #[derive(Debug)]
-pub(super) enum Socket {
+enum Socket {
     Tcp(TcpListener),
     #[cfg(unix)]
     Unix(UnixListener),
 }
 
 impl Listener {
-    pub(super) fn new(socket: Socket) -> Self {
-        Self(socket)
+    pub(super) fn tcp(listener: TcpListener) -> io::Result<Self> {
+        #[cfg(target_os = "linux")]
+        {
+            // An accepted socket inherits the option.
+            SockRef::from(&listener).set_tcp_nodelay(true)?;
+            Socket::new(listener.into_std()?.into()).map(Self)
+        }
+        #[cfg(not(target_os = "linux"))]
+        Ok(Self(Socket::Tcp(listener)))
+    }
+
+    #[cfg(unix)]
+    pub(super) fn unix(listener: UnixListener) -> io::Result<Self> {
+        #[cfg(target_os = "linux")]
+        return Socket::new(listener.into_std()?.into()).map(Self);
+        #[cfg(not(target_os = "linux"))]
+        Ok(Self(Socket::Unix(listener)))
     }
 
     /// Accepts the next connection.
@@ -107,11 +127,7 @@ impl Listener {
     /// # Errors
     /// Those of the system.
     pub fn address(&self) -> io::Result<Address> {
-        match &self.0 {
-            Socket::Tcp(socket) => socket.local_addr().map(Address::Tcp),
-            #[cfg(unix)]
-            Socket::Unix(socket) => socket.local_addr().map(Address::from),
-        }
+        self.0.address()
     }
 }
 
@@ -138,7 +154,7 @@ impl Action for Accepting<'_> {
                 ready!(pause.as_mut().poll(cx));
                 self.pause = None;
             }
-            match ready!(self.socket.poll_accept(cx)) {
+            match ready!(poll_accept(self.socket, cx)) {
                 Ok(stream) => return Poll::Ready(Ok(Connection::new(stream))),
                 Err(error) if is_of_the_client(&error) => {}
                 Err(error) if is_scarce(&error) => self.pause = Some(Box::pin(sleep(PAUSE))),
@@ -148,16 +164,31 @@ impl Action for Accepting<'_> {
     }
 }
 
+#[cfg(target_os = "linux")]
+fn poll_accept(socket: &Socket, cx: &mut Context<'_>) -> Poll<io::Result<Stream>> {
+    socket.poll_accept(cx).map_ok(Stream::Accepted)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn poll_accept(socket: &Socket, cx: &mut Context<'_>) -> Poll<io::Result<Stream>> {
+    match socket {
+        Socket::Tcp(socket) => socket.poll_accept(cx).map_ok(|(stream, _)| {
+            // A connection that has been reset meanwhile has no options.
+            let _ = stream.set_nodelay(true);
+            Stream::Tcp(stream)
+        }),
+        #[cfg(unix)]
+        Socket::Unix(socket) => socket.poll_accept(cx).map_ok(|(stream, _)| Stream::Unix(stream)),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
 impl Socket {
-    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Stream>> {
+    fn address(&self) -> io::Result<Address> {
         match self {
-            Self::Tcp(socket) => socket.poll_accept(cx).map_ok(|(stream, _)| {
-                // A connection that has been reset meanwhile has no options.
-                let _ = stream.set_nodelay(true);
-                Stream::Tcp(stream)
-            }),
+            Self::Tcp(socket) => socket.local_addr().map(Address::Tcp),
             #[cfg(unix)]
-            Self::Unix(socket) => socket.poll_accept(cx).map_ok(|(stream, _)| Stream::Unix(stream)),
+            Self::Unix(socket) => socket.local_addr().map(Address::from),
         }
     }
 }

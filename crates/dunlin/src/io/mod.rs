@@ -50,6 +50,8 @@
 //! }
 //! ```
 
+#[cfg(target_os = "linux")]
+mod accepted;
 mod address;
 mod carry;
 mod connection;

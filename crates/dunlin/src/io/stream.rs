@@ -11,6 +11,8 @@ use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
 
+#[cfg(target_os = "linux")]
+use super::accepted::Accepted;
 use super::address::Address;
 use super::operation::READ_MAX;
 
@@ -20,6 +22,9 @@ pub(super) enum Stream {
     Tcp(TcpStream),
     #[cfg(unix)]
     Unix(UnixStream),
+    /// Of either kind.
+    #[cfg(target_os = "linux")]
+    Accepted(Accepted),
 }
 
 /// Does the same with each kind.
@@ -29,6 +34,8 @@ macro_rules! each {
             Stream::Tcp($socket) => $does,
             #[cfg(unix)]
             Stream::Unix($socket) => $does,
+            #[cfg(target_os = "linux")]
+            Stream::Accepted($socket) => $does,
         }
     };
 }
@@ -39,17 +46,26 @@ impl Stream {
         let max = max.min(READ_MAX);
         loop {
             ready!(each!(self, socket => socket.poll_read_ready(cx)))?;
-            let mut piece = BytesMut::with_capacity(max);
-            let mut room = (&mut piece).limit(max);
-            match each!(self, socket => socket.try_read_buf(&mut room)) {
-                // A short piece would keep the whole buffer alive.
-                Ok(read) if read < max / 2 => return Poll::Ready(Ok(Bytes::copy_from_slice(&piece))),
-                Ok(_) => return Poll::Ready(Ok(piece.freeze())),
+            match self.try_read(max) {
                 // Another reader was faster, or the readiness was stale.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
+                read => return Poll::Ready(read),
             }
         }
+    }
+
+    fn try_read(&self, max: usize) -> io::Result<Bytes> {
+        let mut piece = BytesMut::with_capacity(max);
+        let mut room = (&mut piece).limit(max);
+        let read = match self {
+            Self::Tcp(socket) => socket.try_read_buf(&mut room)?,
+            #[cfg(unix)]
+            Self::Unix(socket) => socket.try_read_buf(&mut room)?,
+            #[cfg(target_os = "linux")]
+            Self::Accepted(socket) => return socket.try_read(max),
+        };
+        // A short piece would keep the whole buffer alive.
+        Ok(if read < max / 2 { Bytes::copy_from_slice(&piece) } else { piece.freeze() })
     }
 
     /// Writes as much as the system takes at once, and removes that from `bytes`.
@@ -114,6 +130,10 @@ impl Stream {
             }
             #[cfg(unix)]
             Self::Unix(_) => {}
+            #[cfg(target_os = "linux")]
+            Self::Accepted(socket) => {
+                let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
+            }
         }
     }
 
@@ -122,6 +142,8 @@ impl Stream {
             Self::Tcp(socket) => socket.local_addr().map(Address::Tcp),
             #[cfg(unix)]
             Self::Unix(socket) => socket.local_addr().map(Address::from),
+            #[cfg(target_os = "linux")]
+            Self::Accepted(socket) => socket.address(),
         }
     }
 
@@ -130,6 +152,8 @@ impl Stream {
             Self::Tcp(socket) => socket.peer_addr().map(Address::Tcp),
             #[cfg(unix)]
             Self::Unix(socket) => socket.peer_addr().map(Address::from),
+            #[cfg(target_os = "linux")]
+            Self::Accepted(socket) => socket.peer(),
         }
     }
 }

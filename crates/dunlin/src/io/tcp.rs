@@ -5,7 +5,7 @@ use std::io;
 use tokio::net::{TcpStream, ToSocketAddrs};
 
 use super::connection::Connection;
-use super::listener::{Listener, Socket};
+use super::listener::Listener;
 use super::stream::Stream;
 
 /// Listens at an address of this machine: `host:port`, or a [`SocketAddr`](std::net::SocketAddr). Port 0
@@ -17,7 +17,7 @@ use super::stream::Stream;
 /// # Panics
 /// Outside a tokio runtime.
 pub async fn listen(address: impl ToSocketAddrs) -> io::Result<Listener> {
-    crate::tcp::listen(address).await.map(|listener| Listener::new(Socket::Tcp(listener)))
+    Listener::tcp(crate::tcp::listen(address).await?)
 }
 
 /// Connects to `host:port`, or to a [`SocketAddr`](std::net::SocketAddr). If a host has several addresses,

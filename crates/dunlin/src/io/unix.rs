@@ -6,7 +6,7 @@ use std::path::Path;
 use tokio::net::{UnixListener, UnixStream};
 
 use super::connection::Connection;
-use super::listener::{Listener, Socket};
+use super::listener::Listener;
 use super::stream::Stream;
 
 /// Listens at a path, where it makes a socket. The file stays when the listener is dropped.
@@ -18,7 +18,7 @@ use super::stream::Stream;
 /// # Panics
 /// Outside a tokio runtime.
 pub fn listen(path: impl AsRef<Path>) -> io::Result<Listener> {
-    UnixListener::bind(path).map(|listener| Listener::new(Socket::Unix(listener)))
+    Listener::unix(UnixListener::bind(path)?)
 }
 
 /// Connects to the socket at a path.

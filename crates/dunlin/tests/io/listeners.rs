@@ -145,3 +145,69 @@ fn accept_waits_for_a_descriptor_and_does_not_spin() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("it was accepted"), "{output:?}");
 }
+
+/// Whether tokio has told the system to report when it is ready.
+#[cfg(target_os = "linux")]
+fn is_registered(connection: &dunlin::io::Connection) -> bool {
+    use std::os::fd::{AsFd, AsRawFd};
+    let line = format!("tfd: {:>8} ", connection.as_fd().as_raw_fd());
+    let registered = std::fs::read_dir("/proc/self/fdinfo").unwrap().map(|entry| entry.unwrap().path());
+    // Other tests close descriptors meanwhile.
+    registered.filter_map(|path| std::fs::read_to_string(path).ok()).any(|text| text.contains(&line))
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn accepted_connection_is_registered_only_when_it_waits() {
+    dunlin::block_on(async {
+        let mut listener = tcp::listen("127.0.0.1:0").await.unwrap();
+        let mut client = tcp::connect(listener.address().unwrap().to_string()).await.unwrap();
+        client.write_all(&mut Bytes::from("krill")).await.unwrap();
+        let mut server = listener.accept().await.unwrap();
+        // The loopback device delivers a write before it returns.
+        assert_eq!(server.read(4096).await.unwrap(), "krill");
+        server.write_all(&mut Bytes::from("squid")).await.unwrap();
+        assert_eq!(client.read(4096).await.unwrap(), "squid");
+        assert!(!is_registered(&server));
+        assert!(poll(&mut server.read(4096)).is_pending());
+        assert!(is_registered(&server));
+        let (read, ()) = par!(server.read(4096), async {
+            client.write_all(&mut Bytes::from("krill")).await.unwrap();
+        });
+        assert_eq!(read.unwrap(), "krill");
+    });
+}
+
+/// Each write is a message of its own.
+#[cfg(unix)]
+#[test]
+fn both_sides_of_a_tcp_connection_send_small_writes_at_once() {
+    dunlin::block_on(async {
+        let mut listener = tcp::listen("127.0.0.1:0").await.unwrap();
+        let client = tcp::connect(listener.address().unwrap().to_string()).await.unwrap();
+        let server = listener.accept().await.unwrap();
+        assert!(rustix::net::sockopt::tcp_nodelay(&client).unwrap());
+        assert!(rustix::net::sockopt::tcp_nodelay(&server).unwrap());
+    });
+}
+
+/// The thread that waits first belongs to no runtime.
+#[test]
+fn accepted_connection_is_read_by_a_thread_outside_of_the_runtime() {
+    dunlin::block_on(async {
+        let mut listener = tcp::listen("127.0.0.1:0").await.unwrap();
+        let mut client = tcp::connect(listener.address().unwrap().to_string()).await.unwrap();
+        let mut server = listener.accept().await.unwrap();
+        let (mut tx, mut began) = channel();
+        let call = std::thread::spawn(move || {
+            let mut read = server.read(4096);
+            assert!(poll(&mut read).is_pending());
+            tx.send(()).wait().unwrap();
+            read.wait()
+        });
+        began.recv().await.unwrap();
+        client.write_all(&mut Bytes::from("krill")).await.unwrap();
+        let read = blocking(move |_| call.join().unwrap()).await.unwrap();
+        assert_eq!(read.unwrap(), "krill");
+    });
+}
