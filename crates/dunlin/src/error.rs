@@ -58,6 +58,9 @@ pub enum Error {
     /// A blocking call was not taken. The error gives it back.
     #[cfg(feature = "rt")]
     Refused(crate::blocking::Refused),
+    /// A blocking call did not return by its deadline.
+    #[cfg(feature = "rt")]
+    CallTimedOut,
     /// An end of a scope's name could not be joined.
     #[cfg(feature = "rt")]
     Scope(crate::ScopeError),
@@ -110,6 +113,10 @@ impl Error {
         if let Self::Mailbox(error) = self {
             return *error == crate::MailboxError::TimedOut;
         }
+        #[cfg(feature = "rt")]
+        if let Self::CallTimedOut = self {
+            return true;
+        }
         matches!(
             self,
             Self::NotTaken(Why::TimedOut | Why::Unmatched(_))
@@ -146,6 +153,8 @@ impl fmt::Display for Error {
             Self::OutsideProcess(error) => error.fmt(f),
             #[cfg(feature = "rt")]
             Self::Refused(refused) => refused.fmt(f),
+            #[cfg(feature = "rt")]
+            Self::CallTimedOut => f.write_str("the blocking call did not return by its deadline"),
             #[cfg(feature = "rt")]
             Self::Scope(error) => error.fmt(f),
             #[cfg(feature = "rt")]

@@ -37,7 +37,12 @@ pub(super) fn start<R: Send + 'static>(
 ///
 /// # Errors
 /// [`Error::Exit`], with the panic's text if the call panicked, or as cancelled if the runtime ended before
-/// the call started. [`Error::Refused`], with the call, if it was not taken.
+/// the call started. [`Error::Refused`], with the call, if it was not taken. [`Error::CallTimedOut`] at a
+/// deadline.
+///
+/// # Deadlines
+/// `call.within(duration)` drops the handle at the deadline, so the call is asked to stop. `(&mut call)
+/// .within(duration)` only ends the wait: the call goes on, and its result stays until it is taken.
 ///
 /// # Cancel safety
 /// Awaiting through `&mut` loses nothing: the result stays until it is taken.
@@ -48,6 +53,19 @@ pub(super) fn start<R: Send + 'static>(
 /// # Waits
 /// The process that awaits it has a line in the [wait records](crate::waits). The call is a process of its
 /// own there. While it is queued it waits for [a thread](Doing::Thread).
+///
+/// # Examples
+/// ```
+/// use dunlin::prelude::*;
+/// # dunlin::block_on(async {
+/// let (mut tx, mut rx) = channel();
+/// let mut call = blocking(move |_| rx.recv().wait());
+/// let late = (&mut call).within(Duration::from_millis(1)).await;
+/// assert!(matches!(late, Err(Error::CallTimedOut)));
+/// tx.send(7).await.unwrap();
+/// assert_eq!(call.within(Duration::from_secs(5)).await.unwrap(), Ok(7));
+/// # });
+/// ```
 #[must_use = "dropping the handle asks the call to stop"]
 pub struct Blocking<R> {
     call: Arc<Call<R>>,
@@ -176,6 +194,19 @@ impl<R> Branch for Blocking<R> {
 
     fn unchosen(&self) {
         self.watch.end();
+    }
+}
+
+impl<R> Operation for Blocking<R> {
+    fn poll_expire(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        Poll::Ready(Err(Error::CallTimedOut))
+    }
+}
+
+impl<R> Operation for &mut Blocking<R> {
+    fn poll_expire(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        self.watch.end();
+        Poll::Ready(Err(Error::CallTimedOut))
     }
 }
 

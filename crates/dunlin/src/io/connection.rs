@@ -1,8 +1,6 @@
 //! A connection: its reads, its writes, and its close.
 
-use std::future::Future;
 use std::io;
-use std::panic::Location;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -74,37 +72,36 @@ impl Connection {
         write(&self.stream, bytes)
     }
 
-    /// Writes all of `bytes`, piece by piece.
+    /// Writes all of `bytes`, piece by piece. A peer that does not read keeps this waiting: set a deadline.
     ///
     /// # Errors
-    /// Those of the system. The unwritten rest is in `bytes`.
+    /// Those of the system, and [`TimedOut`](io::ErrorKind::TimedOut) at a deadline. The unwritten rest is in
+    /// `bytes`.
     ///
     /// # Cancel safety
-    /// Dropped, it has written what it removed from `bytes`.
+    /// Dropped, not chosen, or after its deadline, it has written what it removed from `bytes`. Called again
+    /// with the same `bytes`, it writes the rest.
     ///
     /// # Examples
-    /// It has no `.within`, and waits for as long as the peer does not read. For a deadline, bound each
-    /// [`write`](Self::write):
     /// ```
-    /// use dunlin::io::{Bytes, Connection};
+    /// use dunlin::io::Bytes;
     /// use dunlin::prelude::*;
-    ///
-    /// async fn answer(connection: &mut Connection, mut bytes: Bytes) -> Result {
-    ///     let deadline = Instant::now() + Duration::from_secs(5);
-    ///     while !bytes.is_empty() {
-    ///         connection.write(&mut bytes).by(deadline).await?;
-    ///     }
-    ///     Ok(())
-    /// }
+    /// # #[cfg(unix)]
     /// # dunlin::block_on(async {
-    /// # let (mut here, mut there) = dunlin::io::unix::pair()?;
-    /// # answer(&mut here, Bytes::from("krill")).await?;
-    /// # assert_eq!(there.read(4096).await?, "krill");
+    /// let (mut here, mut there) = dunlin::io::unix::pair()?;
+    /// here.write_all(&mut Bytes::from("krill")).within(Duration::from_secs(5)).await?;
+    /// assert_eq!(there.read(4096).await?, "krill");
+    ///
+    /// // More than the system keeps for a peer that does not read.
+    /// let mut bytes = Bytes::from(vec![7; 10_000_000]);
+    /// let late = here.write_all(&mut bytes).within(Duration::from_millis(1)).await.unwrap_err();
+    /// assert_eq!(late.kind(), std::io::ErrorKind::TimedOut);
+    /// assert!(!bytes.is_empty());
     /// # Ok::<(), Error>(())
     /// # }).unwrap();
     /// ```
     #[track_caller]
-    pub fn write_all<'a>(&'a mut self, bytes: &'a mut Bytes) -> impl Future<Output = io::Result<()>> + 'a {
+    pub fn write_all<'a>(&'a mut self, bytes: &'a mut Bytes) -> WriteAll<'a> {
         write_all(&self.stream, bytes)
     }
 
@@ -217,7 +214,7 @@ impl Writer<'_> {
     /// # Errors
     /// As there.
     #[track_caller]
-    pub fn write_all<'a>(&'a mut self, bytes: &'a mut Bytes) -> impl Future<Output = io::Result<()>> + 'a {
+    pub fn write_all<'a>(&'a mut self, bytes: &'a mut Bytes) -> WriteAll<'a> {
         write_all(self.stream, bytes)
     }
 
@@ -235,6 +232,9 @@ pub type Read<'a> = IoOperation<Reading<'a>>;
 
 /// The operation of [`Connection::write`].
 pub type Write<'a> = IoOperation<Writing<'a>>;
+
+/// The operation of [`Connection::write_all`].
+pub type WriteAll<'a> = IoOperation<WritingAll<'a>>;
 
 /// The operation of [`Connection::writable`].
 #[cfg(unix)]
@@ -255,15 +255,8 @@ fn write<'a>(stream: &'a Stream, bytes: &'a mut Bytes) -> Write<'a> {
 }
 
 #[track_caller]
-fn write_all<'a>(stream: &'a Stream, bytes: &'a mut Bytes) -> impl Future<Output = io::Result<()>> + 'a {
-    // An `async fn` does not know its caller.
-    let made = Location::caller();
-    async move {
-        while !bytes.is_empty() {
-            IoOperation::made_at(Writing { stream, bytes }, made).await?;
-        }
-        Ok(())
-    }
+fn write_all<'a>(stream: &'a Stream, bytes: &'a mut Bytes) -> WriteAll<'a> {
+    IoOperation::new(WritingAll { stream, bytes })
 }
 
 #[doc(hidden)]
@@ -293,6 +286,24 @@ impl Action for Writing<'_> {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.stream.poll_write(self.bytes, cx)
+    }
+}
+
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct WritingAll<'a> {
+    stream: &'a Stream,
+    bytes: &'a mut Bytes,
+}
+
+impl Action for WritingAll<'_> {
+    type Output = ();
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.bytes.is_empty() {
+            ready!(self.stream.poll_write(self.bytes, cx))?;
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -7,7 +7,8 @@
 //! nodes; the descriptor stays.
 //!
 //! A read that a choice did not choose, or whose deadline has passed, has taken no byte; such a write has
-//! written none; such an accept has taken no connection.
+//! written none; such an accept has taken no connection. A `write_all` has removed what it has written from
+//! its bytes.
 //!
 //! # Which means are used
 //!
@@ -77,7 +78,7 @@ pub use address::Address;
 pub use bytes::Bytes;
 #[cfg(unix)]
 pub use connection::Writable;
-pub use connection::{Close, Connection, Read, Reader, Write, Writer};
+pub use connection::{Close, Connection, Read, Reader, Write, WriteAll, Writer};
 pub use ends::Ends;
 pub use listener::{Accept, Listener};
 pub use operation::IoOperation;

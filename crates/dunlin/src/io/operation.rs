@@ -24,11 +24,28 @@ pub trait Action: Unpin {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Self::Output>>;
 }
 
+/// The action of a future that has no effect until it is polled, and leaves none when it is dropped.
+pub(super) struct Awaiting<F>(Pin<Box<F>>);
+
+impl<F> Awaiting<F> {
+    pub(super) fn new(future: F) -> Self {
+        Self(Box::pin(future))
+    }
+}
+
+impl<T, F: Future<Output = io::Result<T>>> Action for Awaiting<F> {
+    type Output = T;
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
 /// The maximum bytes of one read of a stream, however many the caller accepts: their memory is allocated
 /// before the system reports how many there are. By default, a pipe of Linux holds no more.
 pub(super) const READ_MAX: usize = 1 << 20;
 
-/// An operation on a socket: a read, a write, an accept. It does nothing until it is awaited or chosen.
+/// An operation on a socket: a read, a write, an accept, a connect. It does nothing until it is awaited or chosen.
 ///
 /// # Errors
 /// Those of the system. With a deadline ([`within`](crate::Deadline::within)), when that passes:
@@ -46,11 +63,7 @@ pub struct IoOperation<A> {
 impl<A: Action> IoOperation<A> {
     #[track_caller]
     pub(super) fn new(action: A) -> Self {
-        Self::made_at(action, Location::caller())
-    }
-
-    pub(super) fn made_at(action: A, made: &'static Location<'static>) -> Self {
-        Self { action, made, watch: Watch::default() }
+        Self { action, made: Location::caller(), watch: Watch::default() }
     }
 }
 

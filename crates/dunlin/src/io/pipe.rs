@@ -1,10 +1,8 @@
 //! Pipes: bytes in one direction, within this program or between programs. Unix only.
 
-use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::panic::Location;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use dunlin_core::{Branch, Receiver, Sender, channel_with, fifo};
@@ -124,24 +122,30 @@ impl WriteEnd {
         IoOperation::new(Writing { descriptor: &mut self.0, bytes })
     }
 
-    /// Writes all of `bytes`, piece by piece.
+    /// Writes all of `bytes`, piece by piece. A reader that does not read keeps this waiting: set a deadline.
     ///
     /// # Errors
     /// As of [`write`](Self::write). The unwritten rest is in `bytes`.
     ///
     /// # Cancel safety
-    /// Dropped, it has written what it removed from `bytes`. To bound it in time, bound each
-    /// [`write`](Self::write).
+    /// Dropped, not chosen, or after its deadline, it has written what it removed from `bytes`.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin::io::{Bytes, pipe};
+    /// use dunlin::prelude::*;
+    /// # dunlin::block_on(async {
+    /// let (_read_end, mut write_end) = pipe::pair()?;
+    /// let mut bytes = Bytes::from(vec![7; 10_000_000]);
+    /// let late = write_end.write_all(&mut bytes).within(Duration::from_millis(1)).await.unwrap_err();
+    /// assert_eq!(late.kind(), std::io::ErrorKind::TimedOut);
+    /// assert!(!bytes.is_empty());
+    /// # Ok::<(), Error>(())
+    /// # }).unwrap();
+    /// ```
     #[track_caller]
-    pub fn write_all<'a>(&'a mut self, bytes: &'a mut Bytes) -> impl Future<Output = io::Result<()>> + Send + 'a {
-        // An `async fn` does not know its caller.
-        let made = Location::caller();
-        async move {
-            while !bytes.is_empty() {
-                IoOperation::made_at(Writing { descriptor: &mut self.0, bytes }, made).await?;
-            }
-            Ok(())
-        }
+    pub fn write_all<'a>(&'a mut self, bytes: &'a mut Bytes) -> WriteAll<'a> {
+        IoOperation::new(WritingAll { descriptor: &mut self.0, bytes })
     }
 
     /// Makes an ordinary sender of it, and a process that writes the pieces sent.
@@ -222,6 +226,9 @@ pub type Read<'a> = IoOperation<Reading<'a>>;
 /// The operation of [`WriteEnd::write`].
 pub type Write<'a> = IoOperation<Writing<'a>>;
 
+/// The operation of [`WriteEnd::write_all`].
+pub type WriteAll<'a> = IoOperation<WritingAll<'a>>;
+
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Reading<'a> {
@@ -249,5 +256,23 @@ impl Action for Writing<'_> {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.descriptor.poll_write(self.bytes, cx)
+    }
+}
+
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct WritingAll<'a> {
+    descriptor: &'a mut Descriptor,
+    bytes: &'a mut Bytes,
+}
+
+impl Action for WritingAll<'_> {
+    type Output = ();
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.bytes.is_empty() {
+            ready!(self.descriptor.poll_write(self.bytes, cx))?;
+        }
+        Poll::Ready(Ok(()))
     }
 }

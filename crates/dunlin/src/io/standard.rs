@@ -19,10 +19,8 @@
 //! `std::io::stdin` and `std::io::stdout` have buffers. Reads and writes through them are not in order with
 //! those made here.
 
-use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::panic::Location;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -211,20 +209,26 @@ impl Output {
     /// Writes all of `bytes`, piece by piece, and flushes.
     ///
     /// # Errors
-    /// Those of the system. Bytes that were not handed over are in `bytes`.
+    /// Those of the system, and [`TimedOut`](io::ErrorKind::TimedOut) at a deadline. Bytes that were not
+    /// handed over are in `bytes`.
     ///
     /// # Cancel safety
-    /// Dropped, it has written, or handed over, what it removed from `bytes`.
+    /// Dropped, not chosen, or after its deadline, it has written, or handed over, what it removed from
+    /// `bytes`.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin::io::{Bytes, standard};
+    /// use dunlin::prelude::*;
+    /// # dunlin::block_on(async {
+    /// let mut output = standard::output()?;
+    /// output.write_all(&mut Bytes::from("krill\n")).within(Duration::from_secs(5)).await?;
+    /// # Ok::<(), Error>(())
+    /// # }).unwrap();
+    /// ```
     #[track_caller]
-    pub fn write_all<'a>(&'a mut self, bytes: &'a mut Bytes) -> impl Future<Output = io::Result<()>> + Send + 'a {
-        // An `async fn` does not know its caller.
-        let made = Location::caller();
-        async move {
-            while !bytes.is_empty() {
-                IoOperation::made_at(Writing { means: &mut self.0, bytes }, made).await?;
-            }
-            IoOperation::made_at(Flushing { means: &mut self.0 }, made).await
-        }
+    pub fn write_all<'a>(&'a mut self, bytes: &'a mut Bytes) -> WriteAll<'a> {
+        IoOperation::new(WritingAll { means: &mut self.0, bytes })
     }
 
     /// Makes an ordinary sender of it, and a process that writes the pieces sent: the process ends when the
@@ -366,6 +370,9 @@ pub type Read<'a> = IoOperation<Reading<'a>>;
 /// The operation of [`Output::write`].
 pub type Write<'a> = IoOperation<Writing<'a>>;
 
+/// The operation of [`Output::write_all`].
+pub type WriteAll<'a> = IoOperation<WritingAll<'a>>;
+
 /// The operation of [`Output::flush`].
 pub type Flush<'a> = IoOperation<Flushing<'a>>;
 
@@ -411,15 +418,21 @@ impl Action for Writing<'_> {
     type Output = usize;
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        match self.means {
-            WriteMeans::Ready(descriptor) => descriptor.poll_write(self.bytes, cx),
-            WriteMeans::Calls { .. } if self.bytes.is_empty() => Poll::Ready(Ok(0)),
-            WriteMeans::Calls { fd, work } => {
+        self.means.poll_write(self.bytes, cx)
+    }
+}
+
+impl WriteMeans {
+    fn poll_write(&mut self, bytes: &mut Bytes, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Ready(descriptor) => descriptor.poll_write(bytes, cx),
+            Self::Calls { .. } if bytes.is_empty() => Poll::Ready(Ok(0)),
+            Self::Calls { fd, work } => {
                 ready!(work.poll_over(cx))?;
-                let length = self.bytes.len().min(PIECE_MAX);
+                let length = bytes.len().min(PIECE_MAX);
                 ready!(work.poll_start(
                     || {
-                        let (fd, piece) = (fd.clone(), self.bytes.split_to(length));
+                        let (fd, piece) = (fd.clone(), bytes.split_to(length));
                         move |_: &Stop| write(&fd, piece)
                     },
                     cx
@@ -427,6 +440,31 @@ impl Action for Writing<'_> {
                 Poll::Ready(Ok(length))
             }
         }
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Ready(_) => Poll::Ready(Ok(())),
+            Self::Calls { work, .. } => work.poll_over(cx).map_ok(|_| ()),
+        }
+    }
+}
+
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct WritingAll<'a> {
+    means: &'a mut WriteMeans,
+    bytes: &'a mut Bytes,
+}
+
+impl Action for WritingAll<'_> {
+    type Output = ();
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.bytes.is_empty() {
+            ready!(self.means.poll_write(self.bytes, cx))?;
+        }
+        self.means.poll_flush(cx)
     }
 }
 
@@ -440,9 +478,6 @@ impl Action for Flushing<'_> {
     type Output = ();
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.means {
-            WriteMeans::Ready(_) => Poll::Ready(Ok(())),
-            WriteMeans::Calls { work, .. } => work.poll_over(cx).map_ok(|_| ()),
-        }
+        self.means.poll_flush(cx)
     }
 }

@@ -6,6 +6,7 @@ use tokio::net::{TcpStream, ToSocketAddrs};
 
 use super::connection::Connection;
 use super::listener::Listener;
+use super::operation::{Action, Awaiting, IoOperation};
 use super::stream::Stream;
 
 /// Listens at an address of this machine: `host:port`, or a [`SocketAddr`](std::net::SocketAddr). Port 0
@@ -23,28 +24,26 @@ pub async fn listen(address: impl ToSocketAddrs) -> io::Result<Listener> {
 /// Connects to `host:port`, or to a [`SocketAddr`](std::net::SocketAddr). If a host has several addresses,
 /// the first one that answers is used.
 ///
-/// It has no deadline but the system's, of minutes, and no `.within`: make it a branch with
-/// [`future`](crate::future()) beside a [`sleep`](crate::sleep()).
+/// Without a deadline it waits as long as the system does, which is minutes.
 ///
 /// # Errors
 /// Those of the system: [`ConnectionRefused`](io::ErrorKind::ConnectionRefused) if nothing listens there.
+/// [`TimedOut`](io::ErrorKind::TimedOut) at a deadline.
 ///
 /// # Cancel safety
-/// Dropped, it has no connection.
+/// Dropped, not chosen, or after its deadline, it has no connection. The listener may have had one, and finds
+/// it closed.
 ///
 /// # Panics
-/// Outside a tokio runtime.
+/// When polled outside a tokio runtime.
 ///
 /// # Examples
 /// ```
 /// use dunlin::io::{Connection, tcp};
 /// use dunlin::prelude::*;
 ///
-/// async fn connect(address: &str) -> Result<Connection> {
-///     alt! {
-///         connection = future(tcp::connect(address)) => Ok(connection?),
-///         _ = sleep(Duration::from_secs(5)) => Err(Error::other(format!("{address} does not answer"))),
-///     }
+/// async fn connect(address: &str) -> std::io::Result<Connection> {
+///     tcp::connect(address).within(Duration::from_secs(5)).await
 /// }
 /// # dunlin::block_on(async {
 /// # let listener = tcp::listen("127.0.0.1:0").await?;
@@ -52,9 +51,12 @@ pub async fn listen(address: impl ToSocketAddrs) -> io::Result<Listener> {
 /// # Ok::<(), Error>(())
 /// # }).unwrap();
 /// ```
-pub async fn connect(address: impl ToSocketAddrs) -> io::Result<Connection> {
-    let stream = TcpStream::connect(address).await?;
-    // A connection has no buffer, so each write is complete: it need not wait for more.
-    stream.set_nodelay(true)?;
-    Ok(Connection::new(Stream::Tcp(stream)))
+#[track_caller]
+pub fn connect(address: impl ToSocketAddrs) -> IoOperation<impl Action<Output = Connection>> {
+    IoOperation::new(Awaiting::new(async {
+        let stream = TcpStream::connect(address).await?;
+        // A connection has no buffer, so each write is complete: it need not wait for more.
+        stream.set_nodelay(true)?;
+        Ok(Connection::new(Stream::Tcp(stream)))
+    }))
 }

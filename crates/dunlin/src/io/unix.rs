@@ -7,6 +7,7 @@ use tokio::net::{UnixListener, UnixStream};
 
 use super::connection::Connection;
 use super::listener::Listener;
+use super::operation::{Action, Awaiting, IoOperation};
 use super::stream::Stream;
 
 /// Listens at a path, where it makes a socket. The file stays when the listener is dropped.
@@ -26,14 +27,33 @@ pub fn listen(path: impl AsRef<Path>) -> io::Result<Listener> {
 /// # Errors
 /// Those of the system: [`NotFound`](io::ErrorKind::NotFound) if there is none,
 /// [`ConnectionRefused`](io::ErrorKind::ConnectionRefused) if nothing listens there.
+/// [`TimedOut`](io::ErrorKind::TimedOut) at a deadline.
 ///
 /// # Cancel safety
-/// Dropped, it has no connection.
+/// Dropped, not chosen, or after its deadline, it has no connection.
 ///
 /// # Panics
-/// Outside a tokio runtime.
-pub async fn connect(path: impl AsRef<Path>) -> io::Result<Connection> {
-    UnixStream::connect(path).await.map(|stream| Connection::new(Stream::Unix(stream)))
+/// When polled outside a tokio runtime.
+///
+/// # Examples
+/// ```
+/// use dunlin::io::unix;
+/// use dunlin::prelude::*;
+/// # dunlin::block_on(async {
+/// # let path = std::env::temp_dir().join(format!("dunlin-connect-{}", std::process::id()));
+/// let mut listener = unix::listen(&path)?;
+/// let client = unix::connect(&path).within(Duration::from_secs(5)).await?;
+/// # std::fs::remove_file(&path)?;
+/// listener.accept().await?;
+/// # drop(client);
+/// # Ok::<(), Error>(())
+/// # }).unwrap();
+/// ```
+#[track_caller]
+pub fn connect(path: impl AsRef<Path>) -> IoOperation<impl Action<Output = Connection>> {
+    IoOperation::new(Awaiting::new(async {
+        UnixStream::connect(path).await.map(|stream| Connection::new(Stream::Unix(stream)))
+    }))
 }
 
 /// Two connections that are each other's peer.

@@ -344,3 +344,31 @@ fn taken_outcome_cannot_be_awaited_again() {
         assert!(again.is_err());
     });
 }
+
+#[test]
+fn handle_that_its_deadline_drops_asks_the_call_to_stop() {
+    on(2, async {
+        let (mut tx, mut rx) = channel();
+        let call = blocking(move |stop| {
+            let asked = stop.requested().wait();
+            tx.send(asked).wait().unwrap();
+        });
+        let late = call.within(Duration::from_millis(1)).await.unwrap_err();
+        assert!(matches!(late, Error::CallTimedOut) && late.is_timed_out(), "{late}");
+        assert_eq!(rx.recv().await, Ok(true));
+    });
+}
+
+#[test]
+fn borrowed_handle_keeps_the_call_after_the_deadline() {
+    on(2, async {
+        let (mut call, barrier) = held(|_| {}, |stop| stop.asked());
+        meet(&barrier);
+        let late = (&mut call).within(Duration::from_millis(1)).await;
+        assert!(matches!(late, Err(Error::CallTimedOut)), "{late:?}");
+        let waits = || dunlin::waits::snapshot().iter().any(|wait| wait.on == Some(call.pid()));
+        assert!(!waits(), "its line in the wait records has ended");
+        meet(&barrier);
+        assert!(!(&mut call).within(Duration::from_secs(300)).await.unwrap(), "it was not asked to stop");
+    });
+}

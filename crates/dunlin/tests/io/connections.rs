@@ -259,3 +259,53 @@ fn read_of_any_size_gives_the_available_bytes() {
         }
     });
 }
+
+#[test]
+fn write_all_has_a_deadline_and_leaves_the_unwritten_rest() {
+    dunlin::block_on(async {
+        for (mut here, mut there) in pairs().await {
+            let mut bytes = large();
+            let timed_out = here.write_all(&mut bytes).within(Duration::from_millis(1)).await.unwrap_err();
+            assert_eq!(timed_out.kind(), ErrorKind::TimedOut);
+            assert!(0 < bytes.len() && bytes.len() < LARGE);
+            let (mut tx, mut rx) = channel_with(fifo(1));
+            tx.send(7).await.unwrap();
+            alt! { biased;
+                written = here.write_all(&mut bytes) => panic!("{written:?}"),
+                n = rx.recv() => assert_eq!(n, Ok(7)),
+            }
+            let (read, written) = par!(async { read_all(&mut there).await }, async {
+                here.write_all(&mut bytes).await?;
+                here.finish()
+            });
+            written.unwrap();
+            assert!(read.unwrap() == large(), "each byte is written once");
+        }
+    });
+}
+
+/// With a full queue, the system drops the first packet of further connections.
+#[cfg(target_os = "linux")]
+#[test]
+fn connect_has_a_deadline_and_is_a_branch() {
+    dunlin::block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(0).unwrap();
+        let to = listener.local_addr().unwrap();
+        let mut clients = Vec::new();
+        let timed_out = loop {
+            match tcp::connect(to).within(Duration::from_millis(50)).await {
+                Ok(client) => clients.push(client),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(timed_out.kind(), ErrorKind::TimedOut);
+        let (mut tx, mut rx) = channel_with(fifo(1));
+        tx.send(7).await.unwrap();
+        alt! { biased;
+            connected = tcp::connect(to) => panic!("{connected:?}"),
+            n = rx.recv() => assert_eq!(n, Ok(7)),
+        }
+    });
+}
