@@ -22,6 +22,7 @@
 //! | start of a program | `program` (Linux) | a blocking call | the system may read the program from a disk |
 //! | standard stream: terminal, pipe, socket | `standard` (Unix) | tokio | opened again, since others share it |
 //! | standard stream: file | `standard` (Unix) | blocking calls | as files |
+//! | Ctrl-C, SIGTERM | [`signal`] | tokio | its handler writes to a descriptor |
 //! | files | [`file`](mod@file) | [blocking calls](mod@crate::blocking) | files are always "ready", and wait for the disk |
 //!
 //! Host names are looked up on tokio's own thread pool.
@@ -66,6 +67,7 @@ mod operation;
 pub mod pipe;
 #[cfg(target_os = "linux")]
 pub mod program;
+pub mod signal;
 #[cfg(unix)]
 pub mod standard;
 mod stream;

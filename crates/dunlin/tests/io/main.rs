@@ -11,6 +11,8 @@ mod programs;
 #[cfg(target_os = "linux")]
 #[path = "../support/runs.rs"]
 mod runs;
+#[cfg(unix)]
+mod signals;
 #[cfg(target_os = "linux")]
 mod standard;
 #[cfg(feature = "net")]
