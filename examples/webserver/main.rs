@@ -25,8 +25,8 @@ fn main() -> std::process::ExitCode {
 pub(crate) mod linux {
     use std::process::ExitCode;
 
+    use dunlin::io::signal;
     use dunlin::prelude::*;
-    use tokio::signal::unix::{SignalKind, signal};
 
     use super::web::farm::{self, Numbers};
     use super::web::limits::{Limits, descriptors};
@@ -97,7 +97,7 @@ pub(crate) mod linux {
 
     async fn run(address: &str, settings: Settings) -> Result {
         let files = descriptors();
-        let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let (mut interrupt, mut terminate) = (signal::ctrl_c()?, signal::terminate()?);
         if let Some(text) = warning(files, settings.limits.connections_max) {
             eprintln!("webserver: {text}");
         }
@@ -106,8 +106,8 @@ pub(crate) mod linux {
         let server = Server::start(listener, settings)?;
         println!("serving at http://{}/, with at most {files} open files", server.address);
         alt! {
-            _ = future(interrupt.recv()) => {}
-            _ = future(terminate.recv()) => {}
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
         }
         Ok(server.stop().await?)
     }

@@ -1,9 +1,10 @@
 //! Responses: their heads, and their bodies in pieces.
 
+use std::cell::RefCell;
 use std::fmt::Write;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use dunlin::io::Bytes;
 
@@ -59,7 +60,7 @@ impl Answer {
     pub(crate) fn file(request: &Request, file: &Arc<Opened>) -> Self {
         let mut headers = vec![
             ("ETag", file.validators.tag.clone()),
-            ("Last-Modified", httpdate::fmt_http_date(file.validators.modified)),
+            ("Last-Modified", file.validators.modified_text.clone()),
             ("Accept-Ranges", "bytes".to_owned()),
         ];
         match verdict(request, &file.validators) {
@@ -121,11 +122,12 @@ pub(crate) enum After {
 
 /// The head of a response, with its empty line.
 pub(crate) fn head<'a>(status: Status, headers: impl IntoIterator<Item = (&'a str, &'a str)>, after: After) -> String {
-    let mut head = format!("HTTP/1.1 {} {}\r\n", status.code(), status.reason());
-    let date = httpdate::fmt_http_date(SystemTime::now());
-    let _ = write!(head, "Date: {date}\r\nServer: dunlin\r\n");
+    let (code, reason) = (status.code(), status.reason());
+    // Most heads are shorter.
+    let mut head = String::with_capacity(384);
+    let _ = now(|date| write!(head, "HTTP/1.1 {code} {reason}\r\nDate: {date}\r\nServer: dunlin\r\n"));
     for (name, value) in headers {
-        let _ = write!(head, "{name}: {value}\r\n");
+        [name, ": ", value, "\r\n"].iter().for_each(|part| head.push_str(part));
     }
     head.push_str(match after {
         After::Close => "Connection: close\r\n\r\n",
@@ -133,4 +135,19 @@ pub(crate) fn head<'a>(status: Status, headers: impl IntoIterator<Item = (&'a st
         After::KeepAlive { is_1_1: true } => "\r\n",
     });
     head
+}
+
+// The second of this thread's last response, and its text.
+thread_local!(static NOW: RefCell<(u64, String)> = const { RefCell::new((u64::MAX, String::new())) });
+
+/// Passes on the time as headers have it, whose text is made once in a second.
+pub(crate) fn now<R>(then: impl FnOnce(&str) -> R) -> R {
+    let now = SystemTime::now();
+    let second = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    NOW.with_borrow_mut(|(last, text)| {
+        if std::mem::replace(last, second) != second {
+            *text = httpdate::fmt_http_date(now);
+        }
+        then(text)
+    })
 }

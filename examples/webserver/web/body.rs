@@ -49,19 +49,18 @@ pub(crate) async fn read(
             Framing::Length(all) => {
                 let take = usize::try_from(all - length).unwrap_or(usize::MAX).min(buffer.len());
                 memory.extend(buffer.drain(..take));
-                Ok(length + take as u64 == all)
+                length + take as u64 == all
             }
             Framing::Chunked => {
                 let mut input = &buffer[..];
-                let is_over = chunked.decode(&mut input, |data| memory.extend_from_slice(data));
+                let decoded = chunked.decode(&mut input, |data| memory.extend_from_slice(data));
                 let taken = buffer.len() - input.len();
                 buffer.drain(..taken);
-                is_over
+                match decoded {
+                    Ok(is_over) => is_over,
+                    Err(status) => return Ok(Err(status)),
+                }
             }
-        };
-        let is_over = match is_over {
-            Ok(is_over) => is_over,
-            Err(status) => return Ok(Err(status)),
         };
         length += (memory.len() - before) as u64;
         if length > limits.body_max {

@@ -56,8 +56,7 @@ struct Slot {
 impl Slot {
     fn take(site: &Arc<Site>, count: fn(&Stats) -> &Count, max: usize) -> Option<Self> {
         let slot = Self { site: site.clone(), count };
-        let taken = count(&site.stats).add(1);
-        (taken <= max as u64).then_some(slot)
+        (count(&site.stats).add(1) <= max as u64).then_some(slot)
     }
 }
 
@@ -179,10 +178,8 @@ fn command(client: &Client, request: &Request, body: &Body) -> Option<Command> {
 
 /// The host without the port. An IPv6 address has colons of its own, in brackets.
 fn host_name(host: &str) -> &str {
-    match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    }
+    let split = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
+    split.map_or(host, |(name, _)| name)
 }
 
 async fn start(mut command: Command, body: Body) -> Result<(Program, Option<Feeding>), Status> {
@@ -209,8 +206,7 @@ async fn read_head(program: &mut Program, output: &mut Vec<u8>, max: usize) -> R
     let stdout = program.stdout.as_mut().ok_or(Status::InternalServerError)?;
     loop {
         if let Some(end) = head_end(output) {
-            let rest = output.split_off(end);
-            let head = std::mem::replace(output, rest);
+            let head: Vec<u8> = output.drain(..end).collect();
             return parse_head(&head).ok_or(Status::BadGateway);
         }
         let piece = stdout.read(4096).await.unwrap_or_default();

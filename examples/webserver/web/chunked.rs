@@ -86,8 +86,7 @@ fn size(line: &[u8]) -> Option<u64> {
     while let [rest @ .., b' ' | b'\t'] = digits {
         digits = rest;
     }
-    if digits.is_empty() || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    // `from_str_radix` alone would accept a sign.
+    let digits = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+    u64::from_str_radix(digits, 16).ok()
 }

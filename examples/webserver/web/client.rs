@@ -63,8 +63,7 @@ impl Client {
             Ok(Address::Tcp(address)) => address.ip().to_string(),
             _ => "-".to_owned(),
         };
-        let now = site.stats.connections.add(1);
-        let is_one_too_many = now > site.limits.connections_max as u64;
+        let is_one_too_many = site.stats.connections.add(1) > site.limits.connections_max as u64;
         Self { site, connection, buffer: Vec::new(), stop, log, name, is_one_too_many }
     }
 
@@ -105,6 +104,7 @@ impl Client {
                 _ = self.stop.recv(), if is_idle => return Err(NoRequest::Ended),
             };
             match piece {
+                Ok(piece) if is_idle && !piece.is_empty() => self.buffer = piece.into(),
                 Ok(piece) if !piece.is_empty() => self.buffer.extend_from_slice(&piece),
                 Err(error) if error.kind() == io::ErrorKind::TimedOut && !is_idle => {
                     return refused(Status::RequestTimeout);
@@ -143,14 +143,14 @@ impl Client {
                     if got < length {
                         // The head has declared the length, so only the end of the connection reports the
                         // failure to the client.
-                        self.write(out.into()).await?;
+                        self.write(out).await?;
                         self.site.stats.cut.add(1);
                         return Ok((sent, false));
                     }
                 }
             }
         }
-        self.write(out.into()).await?;
+        self.write(out).await?;
         Ok((sent, true))
     }
 
@@ -159,7 +159,7 @@ impl Client {
     async fn send_file(&mut self, out: &mut Vec<u8>, file: &Opened, mut range: Range<u64>) -> io::Result<u64> {
         let begin = range.start;
         if range.end - range.start >= self.site.limits.sendfile_min {
-            self.write(std::mem::take(out).into()).await?;
+            self.write(std::mem::take(out)).await?;
             let (at, is_over) = sendfile::send(&mut self.connection, file, range.clone(), &self.site).await?;
             if is_over {
                 return Ok(at - begin);
@@ -167,20 +167,19 @@ impl Client {
             range.start = at;
         }
         while !range.is_empty() {
-            let piece = file.read(&range, self.site.limits.disk).await?;
-            if piece.is_empty() {
+            let read = file.read(out, &range, self.site.limits.disk).await?;
+            if read == 0 {
                 break;
             }
-            range.start += piece.len() as u64;
-            let first = std::mem::take(out);
-            self.write(if first.is_empty() { piece } else { [&first[..], &piece].concat().into() }).await?;
+            range.start += read as u64;
+            self.write(std::mem::take(out)).await?;
         }
         Ok(range.start - begin)
     }
 
     /// Writes all bytes, each piece within its deadline.
-    pub(crate) async fn write(&mut self, bytes: Bytes) -> io::Result<()> {
-        self.write_until(bytes, None).await
+    pub(crate) async fn write(&mut self, bytes: impl Into<Bytes>) -> io::Result<()> {
+        self.write_until(bytes.into(), None).await
     }
 
     /// Writes all bytes, each piece within its deadline, and all until `deadline`.

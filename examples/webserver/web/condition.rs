@@ -11,6 +11,8 @@ pub(crate) struct Validators {
     pub(crate) tag: String,
     /// The time of the last change, to the second, as in headers.
     pub(crate) modified: SystemTime,
+    /// The same as text.
+    pub(crate) modified_text: String,
 }
 
 /// The result of a request's conditions.

@@ -29,8 +29,9 @@ pub(crate) enum Next {
 /// What the server does with a connection after a request.
 pub(crate) enum Then {
     NextRequest,
+    /// The client may still be sending.
     Close,
-    /// The client has left.
+    /// The client has left, or has announced that it sends nothing more.
     Drop,
 }
 
@@ -63,21 +64,22 @@ pub(crate) async fn read(client: &mut Client) -> Result<Box<Turn>, NoRequest> {
         let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
         NoRequest::Refused(status, String::from_utf8_lossy(line).into_owned())
     })?;
-    Ok(Box::new(Turn::new(&client.site, request)))
+    let line = [request.method.name(), &request.target, request.version()].join(" ");
+    Ok(Box::new(Turn { next: Next::of(&client.site, &request), request, line, redirects: 0 }))
 }
 
 impl Turn {
-    fn new(site: &Site, request: Request) -> Self {
-        let line = format!("{} {} {}", request.method.name(), request.target, request.version());
-        Self { next: Next::of(site, &request), request, line, redirects: 0 }
-    }
-
     /// Records the sent response.
     pub(crate) fn end(&self, client: &mut Client, sent: io::Result<Sent>) -> Then {
         match sent {
             Ok(sent) => {
                 client.note(&self.line, &sent);
-                if sent.goes_on { Then::NextRequest } else { Then::Close }
+                if sent.goes_on {
+                    return Then::NextRequest;
+                }
+                // A client that has announced its last request sends nothing after it (RFC 9112, 9.6).
+                let is_last = !self.request.keep_alive && self.request.body == Framing::Length(0);
+                if is_last && client.buffer.is_empty() { Then::Drop } else { Then::Close }
             }
             Err(_) => {
                 client.note_cut(&self.line);
@@ -134,9 +136,9 @@ async fn file(client: &mut Client, request: &Request) -> io::Result<Sent> {
 }
 
 async fn find(client: &Client, request: &Request) -> Answer {
-    let index = if request.path.ends_with('/') { "index.html" } else { "" };
-    let path = format!("{}{index}", request.path);
-    match client.site.files.find(&path, client.site.limits.disk).await {
+    let index = request.path.ends_with('/').then(|| format!("{}index.html", request.path));
+    let path = index.as_ref().unwrap_or(&request.path);
+    match client.site.files.find(path, client.site.limits.disk).await {
         Ok(Found::File(file)) => Answer::file(request, &file),
         Ok(Found::Directory) => {
             let (_, origin) = request::origin(&request.target);

@@ -10,7 +10,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use dunlin::io::Bytes;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -121,10 +120,11 @@ fn open(root: &OwnedFd, path: &str) -> io::Result<Found> {
     }
     let modified = metadata.modified()?;
     let nanoseconds = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let seconds = nanoseconds.as_secs().min(MODIFIED_MAX);
+    let modified = UNIX_EPOCH + Duration::from_secs(nanoseconds.as_secs().min(MODIFIED_MAX));
     let validators = Validators {
         tag: format!("\"{:x}-{:x}-{:x}\"", metadata.ino(), metadata.len(), nanoseconds.as_nanos()),
-        modified: UNIX_EPOCH + Duration::from_secs(seconds),
+        modified,
+        modified_text: httpdate::fmt_http_date(modified),
     };
     let content_type = mime_guess::from_path(path).first_or_octet_stream().to_string();
     let text = if content_type.starts_with("text/") { "; charset=utf-8" } else { "" };
@@ -156,8 +156,7 @@ pub(crate) fn open_without_links(root: &OwnedFd, path: &str, flags: OFlags) -> i
 /// Not every file system reports whether a read would wait; those without a disk never wait.
 fn manner(file: &std::fs::File) -> Manner {
     const TMPFS: rustix::fs::FsWord = 0x0102_1994;
-    let mut room = [0; 1];
-    match read_now(file, &mut room, 0) {
+    match read_now(file, &mut [0], 0) {
         Ok(_) | Err(Errno::AGAIN) => Manner::NoWait,
         Err(_) if rustix::fs::fstatfs(file).is_ok_and(|system| system.f_type == TMPFS) => Manner::Memory,
         Err(_) => Manner::Pool,
@@ -170,23 +169,27 @@ fn read_now(file: &std::fs::File, piece: &mut [u8], at: u64) -> rustix::io::Resu
 }
 
 impl Opened {
-    /// Reads one piece of `range`: empty if the file has become shorter.
-    pub(crate) async fn read(&self, range: &Range<u64>, patience: Duration) -> io::Result<Bytes> {
+    /// Appends one piece of `range` to `out`, and returns its length: 0 if the file has become shorter.
+    pub(crate) async fn read(&self, out: &mut Vec<u8>, range: &Range<u64>, patience: Duration) -> io::Result<usize> {
         let length = usize::try_from(range.end - range.start).unwrap_or(PIECE_MAX).min(PIECE_MAX);
-        let mut piece = vec![0; length];
+        let begin = out.len();
+        out.resize(begin + length, 0);
         let read = match self.manner {
-            Manner::NoWait => read_now(&self.file, &mut piece, range.start).ok(),
-            Manner::Memory => Some(self.file.read_at(&mut piece, range.start)?),
+            Manner::NoWait => read_now(&self.file, &mut out[begin..], range.start).ok(),
+            Manner::Memory => Some(self.file.read_at(&mut out[begin..], range.start)?),
             Manner::Pool => None,
         };
-        let (mut piece, read) = match read {
-            Some(read) => (piece, read),
+        let read = match read {
+            Some(read) => read,
             None => {
-                let (file, at) = (self.file.clone(), range.start);
-                on_pool(patience, move |_| file.read_at(&mut piece, at).map(|read| (piece, read))).await?
+                let (file, at, mut piece) = (self.file.clone(), range.start, std::mem::take(out));
+                let (piece, read) =
+                    on_pool(patience, move |_| file.read_at(&mut piece[begin..], at).map(|read| (piece, read))).await?;
+                *out = piece;
+                read
             }
         };
-        piece.truncate(read);
-        Ok(piece.into())
+        out.truncate(begin + read);
+        Ok(read)
     }
 }

@@ -332,7 +332,8 @@ fn client_with_an_open_connection_delays_no_worker() {
             while server.site.stats.connections.get() < 2 {
                 tokio::task::yield_now().await;
             }
-            assert_eq!(stays.request("GET /x", "Connection: close\r\n").await.text(), "krill");
+            // The client may still be sending the byte.
+            assert_eq!(stays.request("GET /x", "Content-Length: 1\r\n").await.text(), "krill");
             assert_eq!(other.get("/x").await.text(), "krill");
             if server.site.stats.connections.get() == 2 {
                 break;
@@ -346,4 +347,24 @@ fn client_with_an_open_connection_delays_no_worker() {
         }
         server.stop().await.unwrap();
     });
+}
+
+/// A wait for the client's end would take as long as the client likes.
+#[test]
+fn connection_is_closed_after_the_request_that_its_client_has_announced_as_the_last() {
+    let scratch = Scratch::new();
+    scratch.file("x", "krill");
+    for farm in [None, Some(FEW)] {
+        dunlin::block_on(async {
+            let limits = Limits { close: patient().idle, ..patient() };
+            let server = serve_as(&scratch, limits, farm).await;
+            let mut client = Client::connect(&server.address.to_string()).await;
+            assert_eq!(client.request("GET /x", "Connection: close\r\n").await.text(), "krill");
+            while server.site.stats.connections.get() > 0 {
+                tokio::task::yield_now().await;
+            }
+            assert!(client.is_at_end().await);
+            server.stop().await.unwrap();
+        });
+    }
 }

@@ -323,7 +323,7 @@ fn requests_are_in_the_log_and_in_the_statistics() {
 #[test]
 fn time_in_the_log_has_the_common_format() {
     let time = std::time::UNIX_EPOCH + Duration::from_secs(784_111_777);
-    assert_eq!(super::web::log::date(time), "06/Nov/1994:08:49:37 +0000");
+    assert_eq!(super::web::log::date(&httpdate::fmt_http_date(time)), "06/Nov/1994:08:49:37 +0000");
 }
 
 /// In both layouts.
