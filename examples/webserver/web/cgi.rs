@@ -41,10 +41,8 @@ pub(crate) enum Outcome {
     Local(String),
 }
 
-impl Outcome {
-    fn error(status: Status, keep_alive: bool) -> Self {
-        Self::Instead(Answer::error(status), keep_alive)
-    }
+fn refused(status: Status, keep_alive: bool) -> Outcome {
+    Outcome::Instead(Answer::error(status), keep_alive)
 }
 
 /// One of a bounded number of places, until it is dropped.
@@ -78,7 +76,7 @@ impl Drop for Feeding {
 /// Runs the program of a request and sends its output.
 pub(crate) async fn answer(client: &mut Client, request: &Request) -> io::Result<Outcome> {
     let site = client.site.clone();
-    let busy = || Ok(Outcome::error(Status::ServiceUnavailable, false));
+    let busy = || Ok(refused(Status::ServiceUnavailable, false));
     // Not a place of a program yet: clients that send slowly must not take these from all others.
     let has_body = request.body != Framing::Length(0);
     let receiving = has_body.then(|| Slot::take(&site, |stats| &stats.bodies, site.limits.bodies_max));
@@ -87,7 +85,7 @@ pub(crate) async fn answer(client: &mut Client, request: &Request) -> io::Result
     }
     let body = match client.read_body(request).await? {
         Ok(body) => body,
-        Err(status) => return Ok(Outcome::error(status, false)),
+        Err(status) => return Ok(refused(status, false)),
     };
     let Some(_slot) = Slot::take(&site, |stats| &stats.cgi, site.limits.cgi_max) else {
         return busy();
@@ -107,13 +105,13 @@ pub(crate) async fn answer(client: &mut Client, request: &Request) -> io::Result
     };
     let (program, _feeding, cgi) = match answered {
         Ok(answered) => answered,
-        Err(status) => return Ok(Outcome::error(status, request.keep_alive)),
+        Err(status) => return Ok(refused(status, request.keep_alive)),
     };
     let deadline = begin + site.limits.cgi;
     if let Some(target) = cgi.local {
         return Ok(match run_to_its_end(program, deadline).await {
             Ok(()) => Outcome::Local(target),
-            Err(status) => Outcome::error(status, request.keep_alive),
+            Err(status) => refused(status, request.keep_alive),
         });
     }
     send(client, request, program, cgi, output, deadline).await.map(Outcome::Sent)

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use dunlin::Instant;
 use dunlin::io::{Address, Bytes, Connection};
 use dunlin::prelude::*;
+use rustix::net::sockopt::set_tcp_cork;
 
 use super::answer::{After, Answer, Piece, head};
 use super::body::{self, Body};
@@ -118,6 +119,10 @@ impl Client {
     pub(crate) async fn send(&mut self, request: &Request, answer: Answer, keep_alive: bool) -> io::Result<Sent> {
         let has_body = request.method != Method::Head && answer.status != Status::NotModified;
         let after = if keep_alive { After::KeepAlive { is_1_1: request.is_1_1 } } else { After::Close };
+        if !keep_alive {
+            // The end of the connection goes with the end of the response, in one packet.
+            let _ = set_tcp_cork(&self.connection, true);
+        }
         let status = answer.status;
         let (bytes, is_whole) = self.send_answer(answer, after, has_body).await?;
         Ok(Sent { status, bytes, goes_on: keep_alive && is_whole })

@@ -65,7 +65,7 @@ pub(crate) async fn read(client: &mut Client) -> Result<Box<Turn>, NoRequest> {
         NoRequest::Refused(status, String::from_utf8_lossy(line).into_owned())
     })?;
     let line = [request.method.name(), &request.target, request.version()].join(" ");
-    Ok(Box::new(Turn { next: Next::of(&client.site, &request), request, line, redirects: 0 }))
+    Ok(Box::new(Turn { next: first_step(&client.site, &request), request, line, redirects: 0 }))
 }
 
 impl Turn {
@@ -109,17 +109,15 @@ impl Turn {
             Ok(request) if self.redirects < site.limits.cgi_redirects_max => {
                 self.redirects += 1;
                 self.request = request;
-                Next::of(site, &self.request)
+                first_step(site, &self.request)
             }
             _ => Next::Answer(Answer::error(Status::BadGateway), self.request.keep_alive),
         }
     }
 }
 
-impl Next {
-    fn of(site: &Site, request: &Request) -> Self {
-        if site.cgi.is_some() && request.path.starts_with(PREFIX) { Self::Program } else { Self::File }
-    }
+fn first_step(site: &Site, request: &Request) -> Next {
+    if site.cgi.is_some() && request.path.starts_with(PREFIX) { Next::Program } else { Next::File }
 }
 
 async fn file(client: &mut Client, request: &Request) -> io::Result<Sent> {

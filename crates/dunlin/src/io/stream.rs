@@ -5,6 +5,7 @@ use std::net::Shutdown;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::buf::Limit;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use socket2::SockRef;
 use tokio::net::TcpStream;
@@ -55,17 +56,13 @@ impl Stream {
     }
 
     fn try_read(&self, max: usize) -> io::Result<Bytes> {
-        let mut piece = BytesMut::with_capacity(max);
-        let mut room = (&mut piece).limit(max);
-        let read = match self {
-            Self::Tcp(socket) => socket.try_read_buf(&mut room)?,
+        match self {
+            Self::Tcp(socket) => read_piece(max, |room| socket.try_read_buf(room)),
             #[cfg(unix)]
-            Self::Unix(socket) => socket.try_read_buf(&mut room)?,
+            Self::Unix(socket) => read_piece(max, |room| socket.try_read_buf(room)),
             #[cfg(target_os = "linux")]
-            Self::Accepted(socket) => return socket.try_read(max),
-        };
-        // A short piece would keep the whole buffer alive.
-        Ok(if read < max / 2 { Bytes::copy_from_slice(&piece) } else { piece.freeze() })
+            Self::Accepted(socket) => socket.try_read(max),
+        }
     }
 
     /// Writes as much as the system takes at once, and removes that from `bytes`.
@@ -156,4 +153,12 @@ impl Stream {
             Self::Accepted(socket) => socket.peer(),
         }
     }
+}
+
+/// Reads at most `max` bytes into new memory.
+fn read_piece(max: usize, read: impl FnOnce(&mut Limit<&mut BytesMut>) -> io::Result<usize>) -> io::Result<Bytes> {
+    let mut piece = BytesMut::with_capacity(max);
+    let read = read(&mut (&mut piece).limit(max))?;
+    // A short piece would keep the whole buffer alive.
+    Ok(if read < max / 2 { Bytes::copy_from_slice(&piece) } else { piece.freeze() })
 }
