@@ -267,7 +267,7 @@ fn write_all_has_a_deadline_and_leaves_the_unwritten_rest() {
             let mut bytes = large();
             let timed_out = here.write_all(&mut bytes).within(Duration::from_millis(1)).await.unwrap_err();
             assert_eq!(timed_out.kind(), ErrorKind::TimedOut);
-            assert!(0 < bytes.len() && bytes.len() < LARGE);
+            assert!(!bytes.is_empty() && bytes.len() < LARGE);
             let (mut tx, mut rx) = channel_with(fifo(1));
             tx.send(7).await.unwrap();
             alt! { biased;

@@ -234,7 +234,7 @@ fn write_all_has_a_deadline_and_leaves_the_unwritten_rest() {
         let mut bytes = large();
         let timed_out = write_end.write_all(&mut bytes).within(Duration::from_millis(1)).await.unwrap_err();
         assert_eq!(timed_out.kind(), std::io::ErrorKind::TimedOut);
-        assert!(0 < bytes.len() && bytes.len() < LARGE);
+        assert!(!bytes.is_empty() && bytes.len() < LARGE);
         let (read, ()) = par!(async { read_all(&mut read_end).await }, async {
             write_end.write_all(&mut bytes).await.unwrap();
             drop(write_end);
