@@ -96,8 +96,8 @@ impl Accepted {
         self.try_io(Interest::WRITABLE, || descriptor::write(&self.socket, Manner::Said, bytes))
     }
 
-    /// Performs an operation that does not wait. If it returns `WouldBlock`, the socket is not ready until the
-    /// system reports that it is.
+    /// Performs an operation that does not wait. If it returns `WouldBlock`, the socket is not ready until
+    /// the system reports that it is.
     pub(super) fn try_io<R>(&self, interest: Interest, operation: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
         if let Some(watched) = self.watched()? {
             return watched.try_io(interest, |_| operation());

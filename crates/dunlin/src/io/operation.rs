@@ -45,7 +45,8 @@ impl<T, F: Future<Output = io::Result<T>>> Action for Awaiting<F> {
 /// before the system reports how many there are. By default, a pipe of Linux holds no more.
 pub(super) const READ_MAX: usize = 1 << 20;
 
-/// An operation on a socket: a read, a write, an accept, a connect. It does nothing until it is awaited or chosen.
+/// An operation on a socket: a read, a write, an accept, a connect. It does nothing until it is awaited or
+/// chosen.
 ///
 /// # Errors
 /// Those of the system. With a deadline ([`within`](crate::Deadline::within)), when that passes:
