@@ -31,8 +31,8 @@ impl Endpoint {
 }
 
 impl Machine {
-    /// Marks what channels have sent until now, whether it has been written or not.
-    /// [`is_past`](Self::is_past) returns whether it has been acknowledged.
+    /// Marks what channels have sent, and what mailboxes of other nodes have been sent, until now, whether it
+    /// has been written or not. [`is_past`](Self::is_past) returns whether it has been acknowledged.
     pub fn mark(&self) -> Mark {
         let connections = self.endpoint.connections.iter().filter(|(_, connection)| !connection.outbox.is_done());
         let marked = connections.map(|(node, connection)| Marked {

@@ -51,6 +51,15 @@ impl ConnectionId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(pub u128);
 
+/// A mailbox of a node. Only a node that has been given the random bits can send to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MailboxId {
+    /// Its number. A node uses each once, in one incarnation.
+    pub number: u64,
+    /// 64 random bits.
+    pub bits: u64,
+}
+
 /// The number of an offer on a channel. The sending half chooses it; a node uses a number only once on a
 /// channel.
 pub type Ticket = u64;

@@ -79,6 +79,7 @@ pub mod names;
 pub mod planted;
 #[cfg(not(feature = "planted"))]
 mod planted;
+mod post;
 mod random;
 mod reach;
 mod relay;
@@ -97,4 +98,5 @@ pub use connection::{Down, State, Traffic};
 pub use flush::Mark;
 pub use machine::{Action, Census, Closed, Declined, Machine};
 pub use misbehaved::PeerMisbehaved;
+pub use post::state::{NotPosted, PostHears};
 pub use source::Source;

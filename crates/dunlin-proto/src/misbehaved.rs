@@ -83,6 +83,25 @@ pub enum PeerMisbehaved {
     #[error("an admitted value was not sent")]
     AdmittedDoesNotCome,
 
+    // Messages for mailboxes.
+    /// Only further pieces of a message may follow its first one among the messages for mailboxes.
+    #[error("another message for a mailbox between two pieces of one")]
+    WithinPost,
+    /// More was sent to a mailbox than may be unreceived there.
+    #[error(
+        "a message for mailbox {mailbox} that costs {bytes} bytes, with room for {bytes_left} in {posts_left} messages"
+    )]
+    AbovePostRoom {
+        /// The mailbox.
+        mailbox: u64,
+        /// The cost of the message.
+        bytes: u64,
+        /// How many bytes were left...
+        bytes_left: u64,
+        /// ... and how many messages.
+        posts_left: u32,
+    },
+
     // Frames of a sending half.
     /// A half that is gone may send nothing more.
     #[error("a frame from a sending half that has ended")]

@@ -17,7 +17,7 @@ use dunlin_proto::time::Time;
 use dunlin_proto::wire::codec::{self, Next, WireError};
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Proof, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{
-    Declaration, End, Expected, Face, Frame, FromHome, Head, Lane, Names, NoRelay, Poison, Relay, Status, Terms,
+    Declaration, End, Expected, Face, Frame, FromHome, Head, Lane, Names, NoRelay, Poison, Post, Relay, Status, Terms,
     ToHome, VERSIONS, limits,
 };
 use dunlin_proto::{Action, Config, Machine};
@@ -150,8 +150,10 @@ proptest! {
         longer.push(byte);
         let longer = codec::decode(whole[0], Bytes::from(longer));
         let of_a_value = match &frame {
-            Frame::More(..) | Frame::Relay(Relay::Bytes { .. }) => true,
-            Frame::ToHome(_, ToHome::Value { total, first, .. }) => *total > first.len() as u64,
+            Frame::More(..) | Frame::Relay(Relay::Bytes { .. }) | Frame::Post(Post::More(_)) => true,
+            Frame::ToHome(_, ToHome::Value { total, first, .. }) | Frame::Post(Post::Message { total, first, .. }) => {
+                *total > first.len() as u64
+            }
             _ => false,
         };
         if !of_a_value {
@@ -161,7 +163,10 @@ proptest! {
             if let Ok(shorter) = codec::decode(whole[0], body.slice(..cut)) {
                 let is_piece = matches!(
                     shorter,
-                    Frame::More(..) | Frame::ToHome(_, ToHome::Value { .. }) | Frame::Relay(Relay::Bytes { .. })
+                    Frame::More(..)
+                        | Frame::ToHome(_, ToHome::Value { .. })
+                        | Frame::Relay(Relay::Bytes { .. })
+                        | Frame::Post(Post::Message { .. } | Post::More(_))
                 );
                 prop_assert!(is_piece, "{:?}", shorter);
             }
@@ -718,7 +723,8 @@ fn every_kind_of_frame_is_documented_in_its_lane() {
         let first = rows.lines().filter_map(|row| row.strip_prefix("| ")?.split(' ').next());
         first.filter(|cell| cell.len() == 2).filter_map(|cell| u8::from_str_radix(cell, 16).ok()).collect()
     };
-    let lanes = ["### Of the moment", "### Control", "### Of a channel", "### Of a relayed socket"].map(section);
+    let lanes = ["### Of the moment", "### Control", "### Of a channel", "### Of a relayed socket", "### Of a mailbox"]
+        .map(section);
 
     let known = |kind: &u8| !matches!(codec::next(&[*kind, 0]), Err(WireError::UnknownKind(_)));
     let mut documented = lanes.concat();
@@ -740,6 +746,7 @@ fn every_kind_of_frame_is_documented_in_its_lane() {
             Lane::Control => 1,
             Lane::Channel(_) => 2,
             Lane::Relayed(_) => 3,
+            Lane::Posts => 4,
         };
         assert!(lanes[lane].contains(&kind), "{kind:#04x} is of lane {lane}");
         seen.insert(kind);

@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 
 use bytes::{Bytes, BytesMut};
-use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
+use dunlin_proto::id::{ChannelId, Incarnation, Life, MailboxId, NodeId};
 use dunlin_proto::wire::codec::{self, Next};
 use dunlin_proto::wire::{
     Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Kind, Memory, Moved, Names, NoDial, NoRelay,
-    Poison, Read, Rejection, Relay, Room, Status, Terms, ToHome, Travel, Which,
+    Poison, Post, Read, Rejection, Relay, Room, Status, Terms, ToHome, Travel, Which,
 };
 
 const CHANNEL: ChannelId = ChannelId(0xc0ffee);
@@ -158,6 +158,21 @@ fn relay() -> Vec<Relay> {
     ]
 }
 
+fn post() -> [Post; 8] {
+    let to = MailboxId { number: 300, bits: 0xabc };
+    let message = |total, first| Post::Message { to, total, first };
+    [
+        message(5, krill()),
+        message(0, Bytes::new()),
+        Post::More(krill()),
+        Post::Ask(300),
+        Post::Room { mailbox: 300, posts: u32::MAX, bytes: 1 },
+        Post::Closed(300),
+        Post::Use { to, schema: krill() },
+        Post::Mismatch { mailbox: 300, schema: krill() },
+    ]
+}
+
 fn frames() -> Vec<Frame> {
     let announce = |kind| Memory::Announce { number: 1, channel: CHANNEL, kind, total: 300 };
     let memory = [Memory::Credit(1), Memory::Admit(1), Memory::Recant(1)];
@@ -177,6 +192,7 @@ fn frames() -> Vec<Frame> {
     frames.extend(names().into_iter().map(Frame::Names));
     frames.extend(relay().into_iter().map(Frame::Relay));
     frames.extend(memory.map(Frame::Memory));
+    frames.extend(post().map(Frame::Post));
     frames
 }
 

@@ -507,6 +507,7 @@ impl World {
                 Action::Read(..) => self.broke("a value is read, and no program reads here"),
                 Action::Names(life, said) => self.names_heard(proc, life, said),
                 Action::ClosedRelayed(_, _, why) => self.made_room(proc, &why),
+                Action::Post(_) => self.broke("a mailbox is used, and no program here has one"),
                 Action::Unrelayed(_) | Action::Declined(..) => {}
                 Action::Introduced(address, result) => self.introduced(proc, &address, result),
                 Action::Authorize(socket, _) => {

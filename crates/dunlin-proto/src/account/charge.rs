@@ -51,6 +51,11 @@ pub(crate) struct Charge {
 impl Charge {
     /// For values that a node sends to itself.
     pub(crate) const NONE: Self = Self { bytes: 0, way: Way::Credit };
+
+    /// For `total` bytes that were charged to the credit.
+    pub(crate) fn of_credit(total: u64) -> Self {
+        Self { bytes: cost(total), way: Way::Credit }
+    }
 }
 
 /// The costs of the values of open offers at a home. There are few: the window bounds them.

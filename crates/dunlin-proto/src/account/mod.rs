@@ -147,7 +147,7 @@ impl Account {
         let above = PeerMisbehaved::AboveCredit { bytes, bytes_left: self.credit };
         self.credit = self.credit.checked_sub(bytes).ok_or(above)?;
         self.kept += bytes;
-        Ok(Charge { bytes, way: Way::Credit })
+        Ok(Charge::of_credit(total))
     }
 
     /// An announced value begins on this channel. `None`: none was announced there.

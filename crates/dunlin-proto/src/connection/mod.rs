@@ -21,6 +21,7 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::id::{ConnectionId, DialId, Incarnation, Life, NodeId, SocketId};
 use crate::planted::planted;
+use crate::post::state::Posts;
 use crate::source::Source;
 use crate::time::Time;
 use crate::wire::NoRelay;
@@ -255,6 +256,7 @@ pub(crate) struct Connection {
     pub(crate) their_attempt: u64,
     pub(crate) outbox: Outbox,
     pub(crate) inbox: Inbox,
+    pub(crate) posts: Posts,
     /// When the socket was last written, and last read.
     pub(crate) said: Time,
     pub(crate) heard: Time,
@@ -309,6 +311,7 @@ impl Connection {
             their_attempt: 0,
             outbox: Outbox::default(),
             inbox: Inbox::default(),
+            posts: Posts::default(),
             said: Time::default(),
             heard: Time::default(),
             carried_at: Time::default(),
@@ -389,6 +392,7 @@ impl Connection {
         self.carried = Carried::Idle;
         self.outbox = Outbox::default();
         self.inbox = Inbox::default();
+        self.posts = Posts::default();
         self.unproven = None;
         self.ack_at = None;
         self.leaving = false;

@@ -14,8 +14,9 @@ use crate::config::Config;
 use crate::id::{ChannelId, Ticket};
 use crate::id_map::IdMap;
 use crate::planted::planted;
+use crate::post::queue::Queue;
 use crate::time::Time;
-use crate::wire::{Frame, FromHome, Head, Memory, Names, Relay, ToHome, codec, limits};
+use crate::wire::{Frame, FromHome, Head, Memory, Names, Post, Relay, ToHome, codec, limits};
 
 /// A numbered frame that has been written and not been acknowledged.
 #[derive(Clone, Debug)]
@@ -90,6 +91,8 @@ fn weight(frame: &Frame) -> usize {
         Frame::Memory(Memory::Credit(_) | Memory::Admit(_)) => false,
         Frame::Names(Names::Declare { .. } | Names::Undeclare { .. } | Names::Guest { .. }) => return 0,
         Frame::Relay(Relay::AskDial { .. } | Relay::To { .. } | Relay::Bytes { .. } | Relay::End { .. }) => return 0,
+        Frame::Post(Post::Room { .. } | Post::Closed(_)) => false,
+        Frame::Post(Post::Mismatch { .. }) => true,
         Frame::Names(_) | Frame::Relay(_) | Frame::Travel(..) => true,
         _ => return 0,
     };
@@ -124,13 +127,13 @@ struct Announced {
     admitted: bool,
 }
 
-/// What one channel had to send when it was [marked](Outbox::mark), and has not been written.
+/// What a channel had to send when it was [marked](Outbox::mark), and has not been written.
 #[derive(Clone, Debug)]
-pub(crate) struct Unwritten {
-    channel: ChannelId,
-    born: u64,
-    /// Written once this many frames have been begun, and the last of them is complete.
-    begun: u64,
+pub(crate) enum Unwritten {
+    /// Written once `begun` frames have been begun, and the last of them is complete.
+    Channel { channel: ChannelId, born: u64, begun: u64 },
+    /// Messages for mailboxes: see [`Queue::mark`].
+    Posts(u64),
 }
 
 /// Bytes of a relayed socket that wait to be sent. They are copied together, so that many small pieces from a
@@ -147,6 +150,7 @@ struct Relayed {
 enum Speaker {
     Channel(ChannelId),
     Relayed(u64),
+    Posts,
 }
 
 /// Small frames are written into pieces of this many bytes...
@@ -218,7 +222,10 @@ pub(crate) struct Outbox {
     /// The empty queue of a finished stream, for reuse by the next one.
     spare: VecDeque<ToHome>,
     relayed: IdMap<u64, Relayed>,
-    /// The channels and relayed sockets with something to send, in the order of their turns...
+    /// Messages for mailboxes.
+    posts: Queue,
+    /// The channels, relayed sockets and messages for mailboxes with something to send, in the order of their
+    /// turns...
     turns: VecDeque<Speaker>,
     /// ... and those that have just begun, with something small. They alternate with the others.
     newcomers: VecDeque<Speaker>,
@@ -294,6 +301,13 @@ impl Outbox {
                 self.relayed(stream, piece.len()).bytes.extend_from_slice(&piece);
             }
             Frame::Relay(Relay::End { stream }) => self.relayed(stream, 0).ended = true,
+            Frame::Post(Post::Message { to, first: message, .. }) => {
+                if self.posts.is_empty() {
+                    if message.len() <= SMALL { &mut self.newcomers } else { &mut self.turns }
+                        .push_back(Speaker::Posts);
+                }
+                self.posts.push(to, message);
+            }
             Frame::Goodbye if !planted!(GoodbyeFirst) => self.goodbye = Goodbye::ToSay,
             control => self.control.push(control),
         }
@@ -312,9 +326,9 @@ impl Outbox {
         self.relayed.get(&stream).map_or(0, |relayed| relayed.bytes.len())
     }
 
-    /// How many channels and control frames wait to be written.
+    /// How many channels, control frames and messages for mailboxes wait to be written.
     pub(crate) fn unsaid(&self) -> usize {
-        self.streams.len() + self.control.len()
+        self.streams.len() + self.control.len() + self.posts.len()
     }
 
     /// How many frames wait in the control lane.
@@ -408,6 +422,11 @@ impl Outbox {
     /// Bytes of values sent on credits that have not been written.
     pub(crate) fn queued(&self) -> u64 {
         self.queued
+    }
+
+    /// Takes the credit for a message of that many bytes. `false`: there is not enough.
+    pub(crate) fn spend_credit(&mut self, bytes: u64) -> bool {
+        self.credit.spend(bytes)
     }
 
     /// Adds to the credit that the other node gives.
@@ -552,7 +571,7 @@ impl Outbox {
         match frame {
             Frame::ToHome(channel, said) => self.company.meet(now, said_here, *channel, is_small(said), config),
             Frame::More(channel, _) => self.company.meet(now, said_here, *channel, false, config),
-            Frame::Relay(_) => self.company.meet_others(now),
+            Frame::Relay(_) | Frame::Post(_) => self.company.meet_others(now),
             // A home's frames follow those sent to it; others are rare.
             _ => {}
         }
@@ -614,6 +633,10 @@ impl Outbox {
                         self.relayed.remove(&stream);
                     }
                     (Some(frame), done)
+                }
+                Speaker::Posts => {
+                    let frame = self.posts.next(sizes.whole, sizes.piece);
+                    (frame, self.posts.is_empty())
                 }
             };
             if !done {
@@ -715,21 +738,26 @@ impl Outbox {
         self.written.is_empty() && all_said
     }
 
-    /// What channels have to send now that has not been written.
+    /// What channels, and processes that post, have to send now that has not been written.
     pub(crate) fn mark(&self) -> Vec<Unwritten> {
-        let unwritten = self.streams.iter().map(|(channel, stream)| Unwritten {
+        let unwritten = self.streams.iter().map(|(channel, stream)| Unwritten::Channel {
             channel: *channel,
             born: stream.born,
             begun: stream.begun + stream.waiting.len() as u64,
         });
-        unwritten.collect()
+        let posts = (!self.posts.is_empty()).then(|| Unwritten::Posts(self.posts.mark()));
+        unwritten.chain(posts).collect()
     }
 
     /// Whether all of this has been written since.
     pub(crate) fn has_written(&self, unwritten: &Unwritten) -> bool {
-        let Some(stream) = self.streams.get(&unwritten.channel) else { return true };
-        let last_is_begun = stream.begun == unwritten.begun && stream.rest.is_none();
-        stream.born != unwritten.born || stream.begun > unwritten.begun || last_is_begun
+        let (channel, born, begun) = match unwritten {
+            Unwritten::Channel { channel, born, begun } => (channel, *born, *begun),
+            Unwritten::Posts(mark) => return self.posts.has_written(*mark),
+        };
+        let Some(stream) = self.streams.get(channel) else { return true };
+        let last_is_begun = stream.begun == begun && stream.rest.is_none();
+        stream.born != born || stream.begun > begun || last_is_begun
     }
 
     /// The number of the next frame: an acknowledgement of this many covers everything written.
@@ -882,7 +910,7 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::NodeId;
+    use crate::id::{MailboxId, NodeId};
     use crate::wire::{End, Failure, NoRelay, Read, Terms, Travel, Which};
 
     /// An answer counts as one before and after it is written, and nothing else does.
@@ -906,6 +934,8 @@ mod tests {
         .into();
         frames.extend([Names::Waiting { number: 1 }, Names::Elsewhere, Names::BadName { number: 1 }].map(Frame::Names));
         frames.extend([Memory::Credit(1), Memory::Admit(1)].map(Frame::Memory));
+        frames.extend([Post::Room { mailbox: 1, posts: 1, bytes: 1 }, Post::Closed(1)].map(Frame::Post));
+        frames.push(Frame::Post(Post::Mismatch { mailbox: 1, schema: Bytes::new() }));
         frames.extend([Relay::Admit, Relay::Credit { stream: 1 }, Relay::Undialled(NodeId(1))].map(Frame::Relay));
         frames.push(Frame::Relay(Relay::Refused { stream: 1, why: NoRelay::Unwilling }));
         frames.push(Frame::Travel(channel, Travel::Over(Which::Sender, End::Gone)));
@@ -916,6 +946,9 @@ mod tests {
             Frame::More(channel, Bytes::new()),
             Frame::Read(channel, Read { key: 1, value_max: 1 }),
             Frame::Memory(Memory::Recant(1)),
+            Frame::Post(Post::Ask(1)),
+            Frame::Post(Post::Use { to: MailboxId { number: 1, bits: 2 }, schema: Bytes::new() }),
+            Frame::Post(Post::More(Bytes::from_static(b"x"))),
             Frame::Names(Names::Undeclare { number: 1 }),
             Frame::Names(Names::Guest { acceptor: channel, guest: channel }),
             Frame::Relay(Relay::To { stream: 1, node: NodeId(1) }),

@@ -3,6 +3,7 @@
 use crate::channel::{HomeHears, ProxyHears};
 use crate::connection::State;
 use crate::id::{ChannelId, Contact, DialId, Life, NodeId, SocketId};
+use crate::post::state::PostHears;
 use crate::wire::handshake::Refusal;
 use crate::wire::{Names, Read};
 
@@ -32,6 +33,8 @@ pub enum Action {
     Proxy(ChannelId, ProxyHears),
     /// A message of the name service, from this node.
     Names(Life, Names),
+    /// About a mailbox.
+    Post(PostHears),
     /// That node requests a value that was [offered unread](crate::Machine::offer_unread) here. The value
     /// goes over this channel, whose home is at that node and whose sending half is here.
     Read(NodeId, ChannelId, Read),
@@ -51,6 +54,8 @@ pub enum Declined {
     /// To attach to this channel: that node has attached as many halves as it may, or
     /// [`Config::held_max`](crate::Config::held_max) has no room for more.
     Half(ChannelId),
+    /// To send to the mailbox with this number: the message did not have its random bits.
+    Post(u64),
     /// To be dialled back by this node: it already dials back as many others as it may.
     DialBack,
     /// A path to this node, by a dial-back or a relay. It is on this node's own host, the asking node is not,

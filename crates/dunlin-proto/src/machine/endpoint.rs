@@ -24,6 +24,7 @@ use crate::id::{ChannelId, Contact, DialId, Incarnation, Life, NodeId, SocketId,
 use crate::id_map::IdMap;
 use crate::identity::Identity;
 use crate::misbehaved::PeerMisbehaved;
+use crate::post::state::Mailboxes;
 use crate::random::Random;
 use crate::relay::streams::{Relays, is_relayed};
 use crate::source::{Shares, Source};
@@ -50,6 +51,7 @@ pub(crate) struct Endpoint {
     pub(super) attempts: u64,
     pub(crate) sockets: Sockets,
     pub(crate) relays: Relays,
+    pub(crate) mailboxes: Mailboxes,
     pub(super) dials: IdMap<DialId, Dial>,
     /// The dials of addresses that this node only learned from others, by the source of the address.
     pub(super) told_dials: Shares,
@@ -92,6 +94,7 @@ impl Endpoint {
             attempts: 0,
             sockets: Sockets::default(),
             relays: Relays::default(),
+            mailboxes: Mailboxes::default(),
             dials: IdMap::new(),
             told_dials: Shares::default(),
             told_by: Paces::default(),
@@ -221,6 +224,15 @@ impl Endpoint {
         if let Some(connection) = self.connections.get_mut(node) {
             connection.chatter.hears(now);
         }
+    }
+
+    /// Whether the two faces fit, with the cost of the comparison attributed to that node.
+    pub(crate) fn fits(&mut self, now: Time, node: NodeId, here: &Declaration, there: &Declaration) -> bool {
+        self.comparisons.begin_frame();
+        let fit = self.comparisons.fit(here, there);
+        let steps = self.comparisons.take_steps();
+        self.compares(now, node, steps);
+        fit
     }
 
     pub(crate) fn connect(&mut self, now: Time, node: NodeId) {
@@ -355,11 +367,7 @@ impl Peers for Endpoint {
     }
 
     fn fit(&mut self, node: NodeId, here: &Declaration, there: &Declaration) -> bool {
-        self.comparisons.begin_frame();
-        let fit = self.comparisons.fit(here, there);
-        let steps = self.comparisons.take_steps();
-        self.compares(self.now, node, steps);
-        fit
+        self.fits(self.now, node, here, there)
     }
 
     fn recall_grant(&mut self, node: NodeId, channel: ChannelId, ticket: Ticket) -> Recalled {

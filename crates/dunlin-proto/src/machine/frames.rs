@@ -15,7 +15,7 @@ use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::codec::{self, WireError};
-use crate::wire::{Declaration, Frame, Names};
+use crate::wire::{Declaration, Frame, Names, Post};
 
 /// How many nodes that left are remembered.
 const LEFT_MAX: usize = 64;
@@ -153,7 +153,8 @@ impl Machine {
                 + match &frame {
                     Frame::More(_, piece) => piece.len(),
                     Frame::ToHome(_, crate::wire::ToHome::Value { first, .. }) => first.len(),
-                    Frame::Relay(crate::wire::Relay::Bytes { piece, .. }) => piece.len(),
+                    Frame::Relay(crate::wire::Relay::Bytes { piece, .. })
+                    | Frame::Post(Post::More(piece) | Post::Message { first: piece, .. }) => piece.len(),
                     _ => 0,
                 };
         }
@@ -228,6 +229,7 @@ impl Machine {
             }
             Frame::Relay(said) => self.hear_relay(now, node, said)?,
             Frame::Memory(said) => self.hear_memory(node, said)?,
+            Frame::Post(said) => self.hear_post(now, node, said)?,
             Frame::Read(channel, read) => {
                 let (channels, peers) = self.at(now);
                 channels.hear_read(peers, node, channel, read);

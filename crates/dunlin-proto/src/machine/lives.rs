@@ -101,6 +101,7 @@ impl Machine {
         let (channels, peers) = self.at(now);
         channels.settle(peers, node);
         self.endpoint.close_account(node);
+        self.endpoint.forget_posts(node);
         self.endpoint.lately = now;
         let lives = self.endpoint.connections.next_life();
         self.endpoint.connection(node).begin_life(run, lives);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::frames::CONTROL_MAX;
 use super::{Endpoint, Machine};
+use crate::account::Charge;
 use crate::channel::Peers;
 use crate::connection::Carried;
 use crate::id::NodeId;
@@ -14,13 +15,29 @@ use crate::wire::{Frame, Memory};
 
 impl Endpoint {
     /// Sends the other node new credit, if there is much; with `at_once`, if there is any.
-    pub(super) fn tell_credit(&mut self, node: NodeId, at_once: bool) {
+    pub(crate) fn tell_credit(&mut self, node: NodeId, at_once: bool) {
         let Some(connection) = self.connections.get_mut(node) else { return };
         if matches!(connection.carried, Carried::Idle) {
             return;
         }
         if let Some(more) = connection.inbox.account.top_up(at_once, &mut self.pool) {
             self.say_memory(node, Memory::Credit(more));
+        }
+    }
+
+    /// Releases a charge of that node that belongs to no channel.
+    pub(crate) fn release(&mut self, node: NodeId, charge: Charge) {
+        let Some(connection) = self.connections.get_mut(node) else { return };
+        let account = &mut connection.inbox.account;
+        let has_room = account.give_back(charge, &mut self.pool);
+        let wants_room = account.wants_room();
+        if account.wants_credit() {
+            self.tell_credit(node, false);
+        }
+        if has_room {
+            self.admit_waiting();
+        } else if wants_room {
+            self.admit_values(node);
         }
     }
 
@@ -166,7 +183,10 @@ impl Machine {
         }
         let connection = self.endpoint.connections.get_or_insert(node, |_| {});
         match said {
-            Memory::Credit(bytes) => connection.outbox.grow_credit(bytes),
+            Memory::Credit(bytes) => {
+                connection.outbox.grow_credit(bytes);
+                self.endpoint.posts_have_credit(node);
+            }
             Memory::Admit(number) => {
                 if connection.outbox.admitted(number)
                     && let Some(socket) = connection.socket()

@@ -166,9 +166,10 @@ impl Machine {
         late.into_iter().for_each(|id| self.close(self.endpoint.lately, id, Closed::Superseded));
     }
 
-    /// Whether a pending action is an event for an end of a channel. That end's holder may respond soon.
+    /// Whether a pending action is an event for an end of a channel, or for a mailbox. Its holder may respond
+    /// soon.
     pub fn tells(&self) -> bool {
-        let told = |action: &Action| matches!(action, Action::Home(..) | Action::Proxy(..));
+        let told = |action: &Action| matches!(action, Action::Home(..) | Action::Proxy(..) | Action::Post(_));
         !self.endpoint.said_here.is_empty() || self.endpoint.actions.iter().any(told)
     }
 

@@ -151,6 +151,11 @@ impl<'a> Writer<'a> {
         self
     }
 
+    pub(super) fn fixed64(&mut self, n: u64) -> &mut Self {
+        self.out.put_u64(n);
+        self
+    }
+
     #[inline]
     pub(super) fn id(&mut self, id: u128) -> &mut Self {
         self.out.put_u128(id);

@@ -1,4 +1,4 @@
-//! Frames: those of the connection itself, and those about channels, names, relays and memory.
+//! Frames: those of the connection itself, and those about channels, mailboxes, names, relays and memory.
 
 use std::ops::Range;
 
@@ -10,6 +10,7 @@ use super::home::{self, FromHome};
 use super::limits;
 use super::memory::{self, Memory};
 use super::names::{self, Names};
+use super::post::{self, Post};
 use super::relay::{self, Relay};
 use super::sender::{self, ToHome};
 use super::travel::{self, Travel};
@@ -39,6 +40,8 @@ pub enum Lane {
     Channel(ChannelId),
     /// Of a relayed socket: in order, in turns with channels.
     Relayed(u64),
+    /// A message for a mailbox: in order with all others of the connection, in turns with channels.
+    Posts,
 }
 
 /// One message between two nodes.
@@ -77,6 +80,8 @@ pub enum Frame {
     Relay(Relay),
     /// About the memory that a node keeps for another one.
     Memory(Memory),
+    /// About a mailbox.
+    Post(Post),
 }
 
 /// Appends a frame to `out`. The returned bytes follow it, uncopied; `None` if `out` has everything.
@@ -99,6 +104,7 @@ pub fn encode(frame: &Frame, out: &mut BytesMut) -> Option<Bytes> {
         Frame::Read(_, read) => w.kind(kind::READ).id(read.key).number(read.value_max),
         Frame::Relay(said) => w.say(said),
         Frame::Memory(said) => w.say(said),
+        Frame::Post(said) => w.say(said),
     };
     w.end()
 }
@@ -137,6 +143,7 @@ pub(crate) fn decode_within(kind: u8, bytes: &Bytes, body: Range<usize>) -> Resu
         names::kind::DECLARE..=names::kind::UNFIT => Frame::Names(Names::read(kind, r)?),
         relay::kind::ASK_DIAL..=relay::kind::ADMIT => Frame::Relay(Relay::read(kind, r)?),
         memory::kind::CREDIT..=memory::kind::RECANT => Frame::Memory(Memory::read(kind, r)?),
+        post::kind::MESSAGE..=post::kind::MISMATCH => Frame::Post(Post::read(kind, r)?),
         unknown => return Err(WireError::UnknownKind(unknown)),
     };
     r.finish()?;
@@ -154,6 +161,7 @@ static FACTS: [Option<Facts>; 256] = {
         Names::KINDS,
         Relay::KINDS,
         Memory::KINDS,
+        Post::KINDS,
     ];
     let mut table = [None; 256];
     let mut family = 0;
@@ -191,7 +199,8 @@ impl Frame {
             | Self::Confirm { .. }
             | Self::Names(_)
             | Self::Relay(_)
-            | Self::Memory(_) => None,
+            | Self::Memory(_)
+            | Self::Post(_) => None,
         }
     }
 
@@ -200,6 +209,7 @@ impl Frame {
         match self {
             Self::Heartbeat | Self::Ack { .. } | Self::Confirm { .. } => Lane::Moment,
             Self::Relay(Relay::Bytes { stream, .. } | Relay::End { stream }) => Lane::Relayed(*stream),
+            Self::Post(Post::Message { .. } | Post::More(_)) => Lane::Posts,
             // A cut follows the pieces that have been written, and precedes its channel's next frames: the
             // control lane ensures both.
             Self::Goodbye
@@ -209,6 +219,7 @@ impl Frame {
             | Self::Read(..)
             | Self::Relay(_)
             | Self::Memory(_)
+            | Self::Post(_)
             | Self::Cut(_) => Lane::Control,
             Self::ToHome(channel, _) | Self::More(channel, _) => Lane::Channel(*channel),
         }

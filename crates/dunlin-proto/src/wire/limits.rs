@@ -41,5 +41,12 @@ pub const ANNOUNCED: usize = 1 << 16;
 pub const AHEAD: u64 = 64 << 10;
 /// See [`AHEAD`].
 pub const AHEAD_SMALL: u64 = 2 << 10;
+/// A message for a mailbox: with [what it takes besides](VALUE), it is within what a node may send to a
+/// mailbox before it has heard from it.
+pub const POST: usize = (POST_ROOM - VALUE) as usize;
+/// How many bytes a node may have sent to one mailbox of another node without their having been received...
+pub const POST_ROOM: u64 = 64 << 10;
+/// ... and how many messages, before the node of the mailbox has allowed more.
+pub const POSTS_FIRST: u32 = 16;
 /// The greatest number of a connection's life: no honest one comes near it.
 pub const RUN: u64 = 1 << 48;

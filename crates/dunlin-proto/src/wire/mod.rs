@@ -15,6 +15,7 @@ mod home;
 pub mod limits;
 mod memory;
 mod names;
+mod post;
 mod relay;
 mod sender;
 mod travel;
@@ -27,10 +28,11 @@ pub use frame::{Frame, Lane};
 pub use home::{FromHome, Rejection, Terms};
 pub use memory::Memory;
 pub use names::{Names, Room, Status};
+pub use post::Post;
 pub use relay::{NoDial, NoRelay, Relay};
 pub use sender::{Moved, ToHome};
 pub use travel::{Travel, Which};
 pub use value::{Head, Kind, Read};
 
 /// The newest and the oldest protocol version that this crate speaks.
-pub const VERSIONS: (u16, u16) = (6, 6);
+pub const VERSIONS: (u16, u16) = (7, 7);

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary as _, Result, Unstructured};
 use bytes::{Bytes, BytesMut};
-use dunlin_proto::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::id::{ChannelId, Contact, DialId, Incarnation, Life, MailboxId, NodeId, SocketId};
 use dunlin_proto::identity::{Identity, StandIn, confirm, prove};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::codec::{self, Next};
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume, Welcome};
 use dunlin_proto::wire::{Declaration, End, Expected, Face, Frame, Relay, Terms, ToHome, VERSIONS};
-use dunlin_proto::{Action, Closed, Config, HomeHears, Leaving, Machine, ReceiverPlace, SenderPlace, State};
+use dunlin_proto::{Action, Closed, Config, HomeHears, Leaving, Machine, PostHears, ReceiverPlace, SenderPlace, State};
 
 use super::messages;
 
@@ -68,6 +68,8 @@ struct World {
     given: usize,
     /// Whether ends have been sent or taken.
     travels: bool,
+    /// Messages in mailboxes: which mailbox, from where, and how long.
+    posts: Vec<(u64, Contact, u64)>,
     /// The machine's last answer over a relay.
     relayed: Option<Answer>,
 }
@@ -94,6 +96,7 @@ impl World {
             asked: 0,
             given: 0,
             travels: false,
+            posts: Vec::new(),
             relayed: None,
         }
     }
@@ -399,8 +402,30 @@ impl World {
                 0..=9 => machine.leave(now),
                 10..=59 => machine.tell_terms(now, channel, node, terms(u)?),
                 60..=79 => machine.forget_home(channel),
-                _ => machine.introduce("somewhere".to_owned()),
+                80..=89 => machine.introduce("somewhere".to_owned()),
+                kind => self.command_mailbox(u, node, kind)?,
             },
+        }
+        Ok(())
+    }
+
+    fn command_mailbox(&mut self, u: &mut Unstructured<'_>, node: NodeId, kind: u8) -> Result<()> {
+        let number = messages::number(u)? % 4;
+        match kind {
+            0..=109 => {
+                let (id, schema) = (MailboxId { number, bits: number % 3 }, messages::bytes(u, 60)?);
+                self.machine.open_mailbox(id, schema, u32::arbitrary(u)?);
+            }
+            110..=119 => self.machine.close_mailbox(number),
+            120..=189 => {
+                let (to, schema) = (MailboxId { number, bits: u64::arbitrary(u)? % 3 }, messages::bytes(u, 60)?);
+                let _ = self.machine.post(self.now, node, to, &schema, messages::bytes(u, 60)?);
+            }
+            _ => {
+                if let Some((mailbox, from, bytes)) = self.posts.pop() {
+                    self.machine.post_received(mailbox, from, bytes);
+                }
+            }
         }
         Ok(())
     }
@@ -466,6 +491,9 @@ impl World {
                     State::Down(_) => {}
                 }
             }
+            Action::Post(PostHears::Message(from, mailbox, message)) => {
+                self.posts.push((mailbox, from, message.len() as u64));
+            }
             // The answer of a node that has nothing under this key.
             Action::Read(_, channel, _) => self.machine.end_proxy(self.now, channel, End::Gone),
             // A half has moved to another node, which has it in addition to those it has attached itself: at
@@ -475,6 +503,7 @@ impl World {
             | Action::Proxy(..)
             | Action::Names(..)
             | Action::ClosedRelayed(..)
+            | Action::Post(_)
             | Action::Unrelayed(_)
             | Action::Declined(..)
             | Action::Introduced(..) => {}

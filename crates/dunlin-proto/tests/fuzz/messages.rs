@@ -2,11 +2,11 @@
 
 use arbitrary::{Arbitrary as _, Result, Unstructured};
 use bytes::Bytes;
-use dunlin_proto::id::{ChannelId, ConnectionId, Incarnation, Life, NodeId};
+use dunlin_proto::id::{ChannelId, ConnectionId, Incarnation, Life, MailboxId, NodeId};
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Proof, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{
     Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Kind, Memory, Moved, Names, NoDial, NoRelay,
-    Poison, Read, Rejection, Relay, Room, Status, Terms, ToHome, Travel, VERSIONS, Which, limits,
+    Poison, Post, Read, Rejection, Relay, Room, Status, Terms, ToHome, Travel, VERSIONS, Which, limits,
 };
 
 pub(crate) fn number(u: &mut Unstructured<'_>) -> Result<u64> {
@@ -249,8 +249,32 @@ pub(crate) fn frame(u: &mut Unstructured<'_>) -> Result<Frame> {
         226..=238 => Frame::Travel(channel(u)?, travel(u)?),
         239..=241 => Frame::Relay(relay(u)?),
         242..=243 => Frame::Memory(memory(u)?),
+        247..=249 => Frame::Post(post(u)?),
         244..=246 => Frame::Read(channel(u)?, Read { key: u128::arbitrary(u)?, value_max: number(u)? }),
         _ => Frame::Names(names(u)?),
+    })
+}
+
+fn post(u: &mut Unstructured<'_>) -> Result<Post> {
+    let mailbox = u64::from(u8::arbitrary(u)? % 4);
+    Ok(match u8::arbitrary(u)? % 8 {
+        0 | 1 => {
+            let (to, first) = (MailboxId { number: mailbox, bits: mailbox % 3 }, bytes(u, limits::POST)?);
+            let more = if first.is_empty() { 0 } else { usize::from(u8::arbitrary(u)?) };
+            Post::Message { to, total: (first.len() + more).min(limits::POST) as u64, first }
+        }
+        2 => {
+            let piece = bytes(u, limits::POST)?;
+            Post::More(if piece.is_empty() { Bytes::from_static(b"x") } else { piece })
+        }
+        3 => Post::Ask(mailbox),
+        4 => Post::Room { mailbox, posts: u32::arbitrary(u)?, bytes: number(u)? },
+        5 => Post::Closed(mailbox),
+        6 => {
+            let to = MailboxId { number: mailbox, bits: mailbox % 3 };
+            Post::Use { to, schema: bytes(u, limits::SCHEMA)? }
+        }
+        _ => Post::Mismatch { mailbox, schema: bytes(u, limits::SCHEMA)? },
     })
 }
 

@@ -215,6 +215,8 @@ impl Driver {
             Action::Read(from, channel, read) => {
                 message::serve(from, channel, read, &mut Locked { driver: self, state, now });
             }
+            // No mailbox of this node is open to others, and it sends to none.
+            Action::Post(_) => {}
             Action::Unrelayed(node) => {
                 let source = state.machine.source_of(node);
                 self.with_hub(state, now, |hub, _| hub.refuse_relay(node, source));
