@@ -98,7 +98,7 @@ pub struct Variant {
     pub content: Option<KindId>,
 }
 
-/// Which end of a channel a message contains.
+/// Which end of a channel a message contains, or an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum EndKind {
@@ -130,11 +130,13 @@ pub enum EndKind {
     Joiner = 12,
     /// The end with which receivers that may not poison a broadcast join it.
     MeekJoiner = 13,
+    /// The address of a mailbox.
+    Address = 14,
 }
 
 impl EndKind {
     /// All of them, each at the index of its code.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Sender,
         Self::MeekSender,
         Self::Caller,
@@ -149,13 +151,14 @@ impl EndKind {
         Self::Broadcast,
         Self::Joiner,
         Self::MeekJoiner,
+        Self::Address,
     ];
 
     /// The messages that the end carries: the name of each, and whether the holder of the end writes it. A
     /// shared end carries the end that a claim returns.
     pub fn messages(self) -> &'static [(&'static str, bool)] {
         match self {
-            Self::Sender | Self::MeekSender | Self::Broadcast => &[("message", true)],
+            Self::Sender | Self::MeekSender | Self::Broadcast | Self::Address => &[("message", true)],
             Self::Receiver | Self::MeekReceiver | Self::Joiner | Self::MeekJoiner => &[("message", false)],
             Self::Caller => &[("request", true), ("reply", false)],
             Self::Callee => &[("request", false), ("reply", true)],
@@ -183,6 +186,7 @@ impl EndKind {
             Self::Broadcast => "broadcast",
             Self::Joiner => "joiner of a broadcast",
             Self::MeekJoiner => "joiner of a broadcast that may not poison",
+            Self::Address => "address of a mailbox",
         }
     }
 }

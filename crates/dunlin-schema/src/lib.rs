@@ -60,6 +60,9 @@ mod kinds;
 pub mod limits;
 #[cfg(feature = "trace")]
 mod trace;
+#[cfg(feature = "trace")]
+#[doc(hidden)]
+pub use trace::ADDRESS;
 
 pub use compare::{Difference, Sides, compare, compare_encoded};
 pub use error::SchemaError;

@@ -258,7 +258,7 @@ impl From<crate::Exit> for Error {
 #[cfg(feature = "rt")]
 impl<M> From<crate::PostError<M>> for Error {
     fn from(error: crate::PostError<M>) -> Self {
-        Self::Post(if error.is_full() { crate::PostError::Full(()) } else { crate::PostError::Closed(()) })
+        Self::Post(error.split().1)
     }
 }
 

@@ -1167,7 +1167,7 @@ impl<'de> de::VariantAccess<'de> for Variants<'_> {
 }
 
 /// The names of the newtype structs that are ends.
-const END_NAMES: [&str; 9] = [
+const END_NAMES: [&str; 10] = [
     CoreEnd::Sender { may_poison: true }.name(),
     CoreEnd::Receiver { may_poison: true }.name(),
     CoreEnd::Shared.name(),
@@ -1177,7 +1177,11 @@ const END_NAMES: [&str; 9] = [
     CoreEnd::Caller.name(),
     CoreEnd::Callee.name(),
     CoreEnd::Reply.name(),
+    ADDRESS,
 ];
+
+/// The name of the newtype struct that is the address of a mailbox. It declares what it carries as ends do.
+pub const ADDRESS: &str = "dunlin::Address";
 
 /// Makes an end declare what it carries, as `EndKind::label` of the core describes it.
 struct EndAccess<'t> {

@@ -7,9 +7,12 @@
 #[cfg(test)]
 mod tests;
 
+use std::any::{Any, TypeId};
+
 use bytes::Bytes;
+use dunlin_core::Portable;
 pub(super) use dunlin_core::carrier::catch;
-use dunlin_core::carrier::{DEPTH_MAX, Failure, Format, Scratch, Shape, Sink, Value, Write, kept};
+use dunlin_core::carrier::{DEPTH_MAX, Failure, Format, Scratch, Shape, Sink, Value, Write, kept, read_value};
 
 /// How the messages of a channel are encoded.
 ///
@@ -153,6 +156,38 @@ pub(crate) fn encode(value: &Value, encoding: Encoding, bytes_max: u64) -> Resul
     buffer.push(0);
     encode_into(&mut buffer, value, encoding, bytes_max)?;
     Ok(buffer.into_bytes())
+}
+
+/// Encodes a message for a mailbox, which has no ends. [`Bytes`] and a `Vec<u8>` are passed on as they are.
+///
+/// # Errors
+/// As of [`encode`]; an end in the message is one.
+pub(crate) fn encode_post<T: Write + Any>(value: &T, encoding: Encoding, bytes_max: u64) -> Result<Bytes, EncodeError> {
+    let any: &dyn Any = value;
+    let raw = any.downcast_ref::<Bytes>().map(|bytes| &bytes[..]);
+    if let Some(raw) = raw.or_else(|| any.downcast_ref::<Vec<u8>>().map(|bytes| &bytes[..])) {
+        check_size(raw.len() as u64, bytes_max)?;
+        return Ok(Bytes::copy_from_slice(raw));
+    }
+    let mut buffer = Scratch::take();
+    encode_into(&mut buffer, value, encoding, bytes_max)?;
+    Ok(buffer.into_bytes())
+}
+
+/// Decodes a message for a mailbox.
+///
+/// # Errors
+/// See [`DecodeError`].
+pub(crate) fn decode_post<T: Portable>(bytes: &Bytes, encoding: Encoding) -> Result<T, DecodeError> {
+    let raw: Option<Box<dyn Any>> = match TypeId::of::<T>() {
+        id if id == TypeId::of::<Bytes>() => Some(Box::new(kept(bytes))),
+        id if id == TypeId::of::<Vec<u8>>() => Some(Box::new(owned(bytes.clone()))),
+        _ => None,
+    };
+    match raw.and_then(|raw| raw.downcast::<T>().ok()) {
+        Some(raw) => Ok(*raw),
+        None => read_all(read_value::<T>, bytes, encoding),
+    }
 }
 
 /// Encodes a value only to find the ends in it.

@@ -32,7 +32,7 @@ use super::log::Log;
 use super::message;
 use super::message::kept::{Kept, Shelf};
 use super::post::Post;
-use super::state::{Driver, Entry, Errand, Guarded, Locked, State, Told};
+use super::state::{Driver, Entry, Errand, Guarded, Locked, Mailboxes, State, Told};
 use super::trim::{Trim, trim};
 use super::unsaid::{Abandoned, Losses};
 use super::watch::{Serves, Watch};
@@ -89,6 +89,7 @@ impl Driver {
                     sockets: IdMap::new(),
                     next_socket: 0,
                     trim: Trim::default(),
+                    mailboxes: Mailboxes::default(),
                     parting: IdMap::new(),
                     dials: Vec::new(),
                     authorize: None,
@@ -206,8 +207,10 @@ impl Driver {
                 state.carried_by(node);
                 // Connections that the node relays go over its socket.
                 state.machine.relayed_over(node).into_iter().for_each(|peer| state.carried_by(peer));
-                if matches!(how, ConnectionState::Lost(_)) {
-                    state.tell_lost(node);
+                match &how {
+                    ConnectionState::Lost(_) => state.tell_lost(node),
+                    ConnectionState::Down(why) => state.mailboxes.lost(node, why),
+                    _ => {}
                 }
                 self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Connection(node, how)));
             }
@@ -215,8 +218,7 @@ impl Driver {
             Action::Read(from, channel, read) => {
                 message::serve(from, channel, read, &mut Locked { driver: self, state, now });
             }
-            // No mailbox of this node is open to others, and it sends to none.
-            Action::Post(_) => {}
+            Action::Post(heard) => self.hear_post(state, heard),
             Action::Unrelayed(node) => {
                 let source = state.machine.source_of(node);
                 self.with_hub(state, now, |hub, _| hub.refuse_relay(node, source));
@@ -375,6 +377,12 @@ impl Driver {
         self.has_errands.store(true, Ordering::Release);
     }
 
+    /// May be called from anywhere, also within the lock.
+    pub(super) fn do_soon(&self, errand: Errand) {
+        self.add_errand(errand);
+        self.bell.ring();
+    }
+
     fn take_errands(&self) -> Vec<Errand> {
         let mut errands = lock(&self.errands);
         self.has_errands.store(false, Ordering::Release);
@@ -384,20 +392,17 @@ impl Driver {
     /// No caller waits for this declaration any more. May be called from anywhere, also by the drop of a
     /// message.
     pub(crate) fn give_up(&self, number: u64) {
-        self.add_errand(Errand::Undeclare(number));
-        self.bell.ring();
+        self.do_soon(Errand::Undeclare(number));
     }
 
     /// A client is to be declared anew. May be called from anywhere, also within the lock.
     pub(super) fn reclaimed(&self, reclaimed: Reclaimed) {
-        self.add_errand(Errand::DeclareAnew(reclaimed));
-        self.bell.ring();
+        self.do_soon(Errand::DeclareAnew(reclaimed));
     }
 
     /// A waiting end of this number has something to send. May be called from anywhere, also within the lock.
     pub(super) fn end_stirs(&self, number: u64) {
-        self.add_errand(Errand::Stirs(number));
-        self.bell.ring();
+        self.do_soon(Errand::Stirs(number));
     }
 
     #[cold]
@@ -405,6 +410,8 @@ impl Driver {
         match errand {
             Errand::Undeclare(number) => self.with_hub(state, now, |hub, cx| hub.undeclare(cx, number)),
             Errand::Stirs(number) => self.with_hub(state, now, |hub, cx| hub.stirs(cx, number)),
+            Errand::Received { mailbox, from, bytes } => state.machine.post_received(mailbox, from, bytes),
+            Errand::MailboxClosed(number) => self.close_mailbox(state, number),
             Errand::DeclareAnew(mut reclaimed) => {
                 self.with_hub(state, now, |hub, cx| hub.declare_anew(cx, &mut reclaimed));
             }

@@ -65,6 +65,14 @@ pub enum NodeEvent {
         /// The reason.
         why: String,
     },
+    /// A message that another node sent to a mailbox of this one could not be decoded, and was dropped by its
+    /// receiver.
+    Unreadable {
+        /// The node that sent it.
+        peer: Peer,
+        /// The reason.
+        why: String,
+    },
     /// A limit was reached.
     Limit(Limit),
     /// An end of this node is joined, and another node has an end of the same name.
@@ -173,6 +181,18 @@ pub enum Limit {
         /// The node to be reached.
         to: Peer,
     },
+    /// Another node sent a message to a mailbox of this one without the random bits of its address: the
+    /// message was dropped.
+    Post {
+        /// The node that sent it.
+        peer: Peer,
+    },
+    /// Another node sent a message to a [bounded](crate::Bound) mailbox of this one that was full: a message
+    /// was dropped, as the bound says.
+    Mailbox {
+        /// The node that sent it.
+        peer: Peer,
+    },
     /// This process, or this host, has as many files open as it may: new sockets to this node wait, or are
     /// lost. Reported anew if some could be accepted meanwhile.
     Files {
@@ -229,6 +249,9 @@ pub struct Refusals {
     pub dial_backs: u64,
     /// Routes to nodes of this host that have not set `relayed` ([`Limit::Admittance`]).
     pub admittances: u64,
+    /// Messages for mailboxes: without the random bits of an address ([`Limit::Post`]), or for a full mailbox
+    /// ([`Limit::Mailbox`]).
+    pub posts: u64,
     /// Periods in which the limit of open files kept this node from accepting ([`Limit::Files`]): a period
     /// ends with the next socket that is accepted, however many attempts lie between.
     pub files: u64,
@@ -248,6 +271,7 @@ impl Refusals {
             NodeEvent::Limit(Limit::Halves { .. }) => &mut self.halves,
             NodeEvent::Limit(Limit::DialBacks { .. }) => &mut self.dial_backs,
             NodeEvent::Limit(Limit::Admittance { .. }) => &mut self.admittances,
+            NodeEvent::Limit(Limit::Post { .. } | Limit::Mailbox { .. }) => &mut self.posts,
             NodeEvent::Limit(Limit::Files { .. }) => &mut self.files,
             NodeEvent::Stranger { .. } => &mut self.strangers,
             _ => return,
@@ -278,6 +302,9 @@ impl fmt::Display for NodeEvent {
             }
             Self::Stranger { from, why } => write!(f, "refused a connection from {from}: {why}"),
             Self::Unwelcome { at, why } => write!(f, "no connection with the listener at {at}: {why}"),
+            Self::Unreadable { peer, why } => {
+                write!(f, "dropped a message of {peer} for a mailbox, which cannot be read: {why}")
+            }
             Self::Limit(limit) => limit.fmt(f),
             Self::Conflict(conflict) => write!(
                 f,
@@ -341,6 +368,14 @@ impl fmt::Display for Limit {
                 f,
                 "refused {peer}, on another host, a route to {to} on this host. To make {to} reachable from other \
                  hosts, set `relayed = true` at that node"
+            ),
+            Self::Post { peer } => {
+                write!(f, "dropped a message of {peer} for a mailbox: it did not have the random bits of the address")
+            }
+            Self::Mailbox { peer } => write!(
+                f,
+                "a message for a mailbox was dropped, since {peer} sent one while the mailbox was full. Receive sooner, \
+                 or give it a larger bound"
             ),
             Self::Files { at, why } => write!(f, "cannot accept sockets at {at}: {why}"),
             Self::Peer { peer, why } => {

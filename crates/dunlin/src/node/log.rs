@@ -200,6 +200,7 @@ impl NodeEvent {
             Self::Refused { .. }
             | Self::Stranger { .. }
             | Self::Mismatch { .. }
+            | Self::Unreadable { .. }
             | Self::Limit(_)
             | Self::Conflict(_)
             | Self::MainLost { .. } => Level::WARN,
@@ -224,6 +225,7 @@ impl NodeEvent {
             | Self::Left { peer, .. }
             | Self::Connection(peer, _)
             | Self::MainLost { peer, .. }
+            | Self::Unreadable { peer, .. }
             | Self::Limit(
                 Limit::Guests { peer, .. }
                 | Limit::Memory { peer, .. }
@@ -232,6 +234,8 @@ impl NodeEvent {
                 | Limit::Lists { peer, .. }
                 | Limit::Halves { peer, .. }
                 | Limit::DialBacks { peer }
+                | Limit::Post { peer }
+                | Limit::Mailbox { peer }
                 | Limit::Admittance { peer, .. }
                 | Limit::Peer { peer, .. },
             ) => Some(*peer),

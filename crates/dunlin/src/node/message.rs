@@ -14,6 +14,7 @@ mod through;
 mod unread;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use dunlin_core::agent::PassedOn;
@@ -34,6 +35,7 @@ pub(crate) use self::unread::{Reading, Reads, read, serve, shelve};
 use super::budget::{self, Budget};
 use super::codec::{self, EncodeError, Encoding};
 use super::id::{self, Half};
+use super::mailboxes::{Giver, through};
 use super::state::{Locked, NewReceiver, NewReceiverKind, NewSender, NewSenderKind, Says, Told};
 use crate::world;
 
@@ -162,7 +164,9 @@ fn write(
 ) -> Result<(Bytes, Leaving), NotNow> {
     let mut outbox = Outbox::new();
     let body_max = bytes_max.saturating_sub(OVERHEAD);
-    let body = outbox.encode(|| codec::encode(value, encoding, body_max)).map_err(|error| match error {
+    let encode = || codec::encode(value, encoding, body_max);
+    let encode = || through(Arc::downgrade(says.driver), Giver::Nobody, encode);
+    let body = outbox.encode(encode).map_err(|error| match error {
         EncodeError::TooLarge { bytes, bytes_max } => Why::TooLarge { bytes, bytes_max },
         error => Why::Unsendable(error.to_string().into()),
     })?;
@@ -703,8 +707,12 @@ pub(crate) fn arrive(
     if codec::is_raw(shape) {
         return codec::decode(shape, bytes, encoding).map(|value| (value, None)).map_err(|error| error.to_string());
     }
+    let decode = |bytes| {
+        let decode = || codec::decode(shape, bytes, encoding).map_err(|error| error.to_string());
+        through(Arc::downgrade(says.driver), Giver::Over(says.half()), decode)
+    };
     if *bytes.first().ok_or("the message is empty")? == 0 {
-        return codec::decode(shape, bytes, encoding).map(|value| (value, None)).map_err(|error| error.to_string());
+        return decode(bytes).map(|value| (value, None));
     }
     let whole = bytes.clone();
     let comings = read_ends(&mut bytes).ok_or("the ends of the message are not encoded by dunlin")?;
@@ -721,7 +729,7 @@ pub(crate) fn arrive(
     let mut body = BytesMut::with_capacity(bytes.len() + 1);
     body.put_u8(0);
     body.put_slice(&bytes);
-    let value = inbox.decode(|| codec::decode(shape, body.freeze(), encoding)).map_err(|error| error.to_string())?;
+    let value = inbox.decode(|| decode(body.freeze()))?;
     let mut arriving = Arriving {
         ends: Vec::new(),
         chores: Vec::new(),

@@ -154,7 +154,8 @@
 //!
 //! In the folder: `driver.rs` drives the protocol machine of `dunlin-proto`, `carrier.rs` one socket,
 //! `bridge/` connects it with the channels of the core, `message.rs` and `codec` turn values into bytes,
-//! `hub/` handles names, `events.rs` reports events, `leaving.rs` and `ending.rs` end a node.
+//! `hub/` handles names, `mailboxes.rs` mailboxes, `events.rs` reports events, `leaving.rs` and `ending.rs`
+//! end a node.
 
 mod applicant;
 mod bell;
@@ -180,6 +181,7 @@ mod leaving;
 pub mod link;
 mod listen;
 mod log;
+pub(crate) mod mailboxes;
 mod memory;
 mod message;
 mod name;
@@ -239,6 +241,7 @@ pub use peer::{ConnectionState, NameConflict, Peer, Route};
 pub use records::Records;
 pub use role::Role;
 use roles::Roles;
+pub(crate) use schema::of_messages;
 pub use sharing::Many;
 use state::Driver;
 use unsaid::Abandoned;

@@ -5,10 +5,11 @@
 //! users runs then: that runs in the work on channels (`work.rs`). The methods of a [`Driver`] are above this
 //! file, each group in its own: `driver.rs`, `work.rs`, `leaving.rs`, `ending.rs`, `bridge/`, `hub/`.
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::task::{Context, Poll, Wake};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,7 +17,7 @@ use dunlin_core::Why;
 use dunlin_core::agent::PassedOn;
 use dunlin_core::carrier::{AnyInlet, AnyOutlet, CarriedEnd};
 use dunlin_core::waits::ChannelId as CoreId;
-use dunlin_proto::id::{ChannelId, Contact, DialId, NodeId, SocketId, Ticket};
+use dunlin_proto::id::{ChannelId, Contact, DialId, Life, MailboxId, NodeId, SocketId, Ticket};
 use dunlin_proto::id_map::IdMap;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, End, Failure, Terms, Which};
@@ -68,6 +69,7 @@ pub(crate) struct State {
     pub(super) sockets: IdMap<SocketId, Entry>,
     pub(super) next_socket: u64,
     pub(super) trim: Trim,
+    pub(super) mailboxes: Mailboxes,
     /// Sockets that are to be closed once their remaining output is written.
     pub(super) parting: IdMap<SocketId, Closed>,
     pub(super) dials: Vec<(DialId, String)>,
@@ -123,7 +125,7 @@ pub(crate) struct Driver {
     pub(super) number: u64,
     /// The part that the links of this node's channels use.
     pub(super) guarded: Arc<Guarded>,
-    /// The hub's tasks, which can be added where it may be locked.
+    /// Tasks that can be added where the hub may be locked.
     pub(super) errands: Mutex<Vec<Errand>>,
     /// There may be some.
     pub(super) has_errands: AtomicBool,
@@ -173,7 +175,7 @@ impl Machines for Guarded {
     }
 }
 
-/// A task of the hub for a declaration.
+/// A task that can be added from anywhere: of the hub for a declaration, or about a mailbox.
 pub(super) enum Errand {
     /// No caller waits for it any more.
     Undeclare(u64),
@@ -181,6 +183,10 @@ pub(super) enum Errand {
     Stirs(u64),
     /// It is a client whose server was lost: it waits for the next.
     DeclareAnew(Reclaimed),
+    /// A message of that many bytes for this mailbox has been received, or dropped.
+    Received { mailbox: u64, from: Contact, bytes: u64 },
+    /// This mailbox has been dropped.
+    MailboxClosed(u64),
 }
 
 /// A node that is locked.
@@ -396,6 +402,65 @@ pub(crate) trait Bridge: Send {
     fn poison(&mut self, text: &str);
     /// A message panicked in what was last asked of this bridge.
     fn fail(&mut self, text: &str, says: &Says<'_>);
+}
+
+/// A mailbox of this program, without the type of its messages.
+pub(crate) trait Inbox: Any + Send + Sync {
+    /// Takes a message from another node.
+    fn deliver(self: Arc<Self>, message: Bytes, receipt: Receipt) -> Delivered;
+
+    /// Wakes the receiver.
+    fn wake(&self);
+}
+
+/// The result of a delivery.
+pub(crate) struct Delivered {
+    /// The mailbox was full: a message was dropped.
+    pub(crate) was_full: bool,
+    /// What has to be dropped where nothing is locked.
+    pub(crate) dropped: Option<Box<dyn Send>>,
+}
+
+/// Stands for what a message from another node takes at this one. Dropped when the message has been received,
+/// or with it.
+pub(crate) struct Receipt {
+    pub(super) node: Weak<Driver>,
+    pub(super) mailbox: u64,
+    pub(super) from: Contact,
+    pub(super) bytes: u64,
+}
+
+/// A mailbox of another node, as this program knows it: shared by all addresses of it.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    pub(super) node: Weak<Driver>,
+    pub(super) home: Life,
+    pub(super) id: MailboxId,
+    /// Where its node can be dialled, as the message said, and which node has sent that.
+    pub(super) addresses: Vec<String>,
+    pub(super) giver: Option<NodeId>,
+    pub(super) state: Mutex<RemoteState>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct RemoteState {
+    pub(super) is_closed: bool,
+    /// Why the mailbox cannot read what was sent.
+    pub(super) mismatch: Option<Arc<str>>,
+    /// The schema of what was sent first.
+    pub(super) schema: Bytes,
+    /// Operations that wait for room.
+    pub(super) waiting: BTreeMap<u64, Waker>,
+    pub(super) next: u64,
+}
+
+/// The mailboxes of a node.
+#[derive(Default)]
+pub(super) struct Mailboxes {
+    pub(super) here: IdMap<u64, Arc<dyn Inbox>>,
+    pub(super) there: BTreeMap<(NodeId, u64), Weak<Remote>>,
+    /// When `there` has this many entries, those that are gone are removed.
+    pub(super) sweep_at: usize,
 }
 
 /// A sender here whose channel reaches another node from now on.

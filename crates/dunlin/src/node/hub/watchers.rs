@@ -67,6 +67,11 @@ impl Hub {
         self.tell_of(event, source);
     }
 
+    /// That node, if there is a connection with it.
+    pub(crate) fn peer(&self, node: NodeId) -> Option<Peer> {
+        self.lives.get(&node).map(|life| Peer(*life))
+    }
+
     /// This node refuses to relay for that one.
     pub(crate) fn refuse_relay(&mut self, node: NodeId, source: Source) {
         if let Some(life) = self.lives.get(&node) {
@@ -80,6 +85,7 @@ impl Hub {
         let peer = Peer(*life);
         let limit = match what {
             Declined::Half(channel) => Limit::Halves { peer, name: self.name_of(channel) },
+            Declined::Post(_) => Limit::Post { peer },
             Declined::DialBack => Limit::DialBacks { peer },
             Declined::Admittance(to) => {
                 let Some(to) = self.lives.get(&to) else { return };

@@ -3,7 +3,8 @@
 //! - [`mailbox`], [`mailbox_with`], [`Bound`]: making one;
 //! - [`Address`], [`Offer`]: sending (`address.rs`, `offer.rs`);
 //! - [`Mailbox`], [`Receive`], [`Marked`]: receiving (`receive.rs`);
-//! - `queue.rs`: what both share.
+//! - `queue.rs`: what both share;
+//! - `far.rs`, `remote.rs`, `came.rs`, `named.rs`: mailboxes between nodes, and by name.
 //!
 //! The receiver has messages in a list of its own, where it searches without a lock: new ones are appended
 //! when it has searched all. So patterns run while nothing is locked, each message is tested once by a
@@ -11,10 +12,18 @@
 
 mod address;
 mod bound;
+#[cfg(feature = "net")]
+mod came;
 mod error;
+#[cfg(feature = "net")]
+mod far;
+#[cfg(feature = "net")]
+mod named;
 mod offer;
 mod queue;
 mod receive;
+#[cfg(feature = "net")]
+mod remote;
 
 use std::panic::Location;
 

@@ -9,19 +9,21 @@ use dunlin_core::__rt::{ChoiceCx, Look, counted};
 use dunlin_core::waits::{Doing, Pid, Watch};
 use dunlin_core::{Branch, Operation};
 
-use super::address::Address;
+use super::address::{Address, To};
 use super::error::PostError;
 use super::queue::Ticket;
+#[cfg(feature = "net")]
+use super::remote::Far;
 
 impl<M> Address<M> {
     /// Waits until there is room for a message, and sends it. A mailbox without a bound, or one that drops
     /// its oldest message, always has room.
     ///
     /// Operations that wait get their turn in the order of their first polls. A [`send`](Self::send) does not
-    /// wait behind them.
+    /// wait behind them. If the mailbox is at another node they are in no order.
     ///
     /// # Errors
-    /// When awaited: [`PostError::Closed`], with the message; [`PostError::Full`] when a deadline
+    /// When awaited: as of [`send`](Self::send), but [`PostError::Full`] only when a deadline
     /// ([`within`](crate::Deadline::within)) has passed.
     ///
     /// # Cancel safety
@@ -92,12 +94,13 @@ impl<'a, M> Place<'a, M> {
     }
 
     fn poll(&mut self, slot: &mut Option<M>, cx: &Context<'_>) -> Poll<Result<(), PostError<M>>> {
-        let shared = self.address.shared();
-        let polled = match shared.offer(slot, &mut self.ticket, cx.waker()) {
-            Some(posted) => Poll::Ready(posted),
-            None => Poll::Pending,
+        let (posted, made) = match &self.address.to {
+            To::Here(shared) => (shared.offer(slot, &mut self.ticket, cx.waker()), shared.made),
+            #[cfg(feature = "net")]
+            To::There(far) => (far.offer(slot, &mut self.ticket, cx.waker()), Far::<M>::made()),
         };
-        self.watch.note(polled, Doing::Send, Pid::OUTSIDE, shared.made)
+        let polled = posted.map_or(Poll::Pending, Poll::Ready);
+        self.watch.note(polled, Doing::Send, Pid::OUTSIDE, made)
     }
 
     /// Polls it outside of a choice.
@@ -109,7 +112,11 @@ impl<'a, M> Place<'a, M> {
 
 impl<M> Drop for Place<'_, M> {
     fn drop(&mut self) {
-        self.address.shared().leave(self.ticket.take());
+        match &self.address.to {
+            To::Here(shared) => shared.leave(self.ticket.take()),
+            #[cfg(feature = "net")]
+            To::There(far) => far.remote().leave(self.ticket.take()),
+        }
     }
 }
 

@@ -7,19 +7,34 @@ use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
 use dunlin_core::__rt::{keep, wake_all};
+#[cfg(feature = "net")]
+use tokio::sync::oneshot;
 
 use super::super::core::{Core, Exits};
 use super::super::down::Down;
 use super::super::exit::Exit;
 use super::super::signal::Link;
 use super::bound::Bound;
+#[cfg(feature = "net")]
+use super::came::{Came, Exported};
 use super::error::PostError;
 use crate::lock::lock;
+#[cfg(feature = "net")]
+use crate::node::mailboxes::OpenAt;
 
 /// A message, or something that becomes one.
 pub(super) enum Entry<M> {
     Post(M),
     Notice(Box<Notice<M>>),
+    /// A post from another node.
+    #[cfg(feature = "net")]
+    Far(Box<Came<M>>),
+}
+
+impl<M> Entry<M> {
+    pub(super) fn is_post(&self) -> bool {
+        !matches!(self, Self::Notice(_))
+    }
 }
 
 /// An exit or a down. It becomes a message when the receiver looks at it: the conversion is users' code, and
@@ -99,6 +114,8 @@ struct Inbox<M> {
     receiver: Option<Waker>,
     closed: bool,
     offers: Option<Box<Offers>>,
+    #[cfg(feature = "net")]
+    exported: Option<Box<Exported>>,
 }
 
 /// The operations that wait for room, in the order of their first polls.
@@ -123,6 +140,8 @@ impl<M> Shared<M> {
             receiver: None,
             closed: false,
             offers: None,
+            #[cfg(feature = "net")]
+            exported: None,
         };
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         Arc::new(Self { number, bound, made, inbox: Mutex::new(inbox) })
@@ -249,7 +268,7 @@ impl<M> Shared<M> {
             return false;
         }
         if self.bound != Bound::Unbounded {
-            inbox.at_receiver += inbox.entries.iter().filter(|entry| matches!(entry, Entry::Post(_))).count();
+            inbox.at_receiver += inbox.entries.iter().filter(|entry| entry.is_post()).count();
         }
         if list.is_empty() {
             std::mem::swap(list, &mut inbox.entries);
@@ -271,9 +290,82 @@ impl<M> Shared<M> {
         inbox.closed = true;
         let woken = self.woken(&mut inbox);
         let dropped = (std::mem::take(&mut inbox.entries), inbox.receiver.take());
+        #[cfg(feature = "net")]
+        let closing = inbox.exported.as_mut().map(|exported| exported.close());
         drop(inbox);
+        #[cfg(feature = "net")]
+        if let Some(closing) = closing {
+            closing.notify(self.number);
+        }
         wake_all(woken);
         drop(dropped);
+    }
+
+    /// Adds a message from another node, and wakes no receiver. Returns what is dropped for it, and whether
+    /// the mailbox was full.
+    #[cfg(feature = "net")]
+    pub(super) fn deliver_entry(&self, entry: Entry<M>) -> (Option<Entry<M>>, bool) {
+        let mut inbox = lock(&self.inbox);
+        if inbox.closed {
+            return (Some(entry), false);
+        }
+        let mut was_full = false;
+        let mut dropped = None;
+        match self.bound {
+            Bound::Unbounded => {}
+            Bound::Reject(max) if inbox.posts >= max.get() => return (Some(entry), true),
+            Bound::DropOldest(max) if inbox.posts >= max.get() => (dropped, was_full) = (inbox.push_out(), true),
+            Bound::Reject(_) | Bound::DropOldest(_) => inbox.posts += 1,
+        }
+        inbox.entries.push_back(entry);
+        (dropped, was_full)
+    }
+
+    #[cfg(feature = "net")]
+    pub(super) fn wake_receiver(&self) {
+        let receiver = lock(&self.inbox).receiver.take();
+        receiver.into_iter().for_each(Waker::wake);
+    }
+
+    /// The random bits with which other nodes know the mailbox.
+    #[cfg(feature = "net")]
+    pub(super) fn bits(&self) -> u64 {
+        let mut inbox = lock(&self.inbox);
+        inbox.exported.get_or_insert_with(|| Box::new(Exported::new())).bits
+    }
+
+    /// Those bits, if other nodes may know the mailbox.
+    #[cfg(feature = "net")]
+    pub(super) fn known_bits(&self) -> Option<u64> {
+        lock(&self.inbox).exported.as_ref().map(|exported| exported.bits)
+    }
+
+    /// The mailbox is open to others at this node. If it is closed already, that ends at once.
+    #[cfg(feature = "net")]
+    pub(super) fn is_open_at(&self, node: OpenAt) {
+        let mut inbox = lock(&self.inbox);
+        let is_closed = inbox.closed;
+        let exported = inbox.exported.get_or_insert_with(|| Box::new(Exported::new()));
+        if !exported.nodes.iter().any(|known| known.is(&node)) {
+            exported.nodes.push(node);
+        }
+        let closing = is_closed.then(|| exported.close());
+        drop(inbox);
+        if let Some(closing) = closing {
+            closing.notify(self.number);
+        }
+    }
+
+    /// Dropped when the mailbox is.
+    #[cfg(feature = "net")]
+    pub(super) fn when_closed(&self) -> oneshot::Receiver<()> {
+        let (ends, ended) = oneshot::channel();
+        let mut inbox = lock(&self.inbox);
+        if !inbox.closed {
+            let exported = inbox.exported.get_or_insert_with(|| Box::new(Exported::new()));
+            exported.ends.push(ends);
+        }
+        ended
     }
 
     /// Adds an exit or a down, which is not bounded.
@@ -298,7 +390,7 @@ impl<M> Inbox<M> {
             self.pushed_out += 1;
             return None;
         }
-        let oldest = self.entries.iter().position(|entry| matches!(entry, Entry::Post(_)))?;
+        let oldest = self.entries.iter().position(Entry::is_post)?;
         self.entries.remove(oldest)
     }
 }

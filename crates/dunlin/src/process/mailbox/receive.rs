@@ -30,7 +30,7 @@ use super::queue::{Entry, ExitsInto, Notices, Shared};
 /// message once: what arrives later is tested when it arrives. A new receive begins at the first message
 /// again, also the same one in a choice in a loop. [`mark`](Self::mark) lets it begin behind what is there.
 pub struct Mailbox<M> {
-    shared: Arc<Shared<M>>,
+    pub(super) shared: Arc<Shared<M>>,
     /// The messages that have been looked at, and those behind them.
     list: VecDeque<Entry<M>>,
     /// Where a receive begins.
@@ -210,21 +210,39 @@ impl<M> Mailbox<M> {
         }
     }
 
-    /// The message at `index`; `None` if it has been withdrawn, and is no longer there.
+    /// The message at `index`; `None` if it was withdrawn, or cannot be read, and is no longer there.
     fn look(&mut self, index: usize) -> Option<&M> {
         let is_valid = match self.list.get_mut(index)? {
             Entry::Post(_) => true,
             Entry::Notice(notice) => notice.message().is_some(),
+            #[cfg(feature = "net")]
+            Entry::Far(came) => came.message().is_some(),
         };
         if !is_valid {
-            let withdrawn = self.remove(index);
-            drop(withdrawn);
+            self.discard(index);
             return None;
         }
         match self.list.get_mut(index)? {
             Entry::Post(message) => Some(message),
             Entry::Notice(notice) => notice.message(),
+            #[cfg(feature = "net")]
+            Entry::Far(came) => came.message(),
         }
+    }
+
+    /// Removes an entry that is no message: a notice that was withdrawn, or what cannot be read.
+    fn discard(&mut self, index: usize) {
+        let Some(entry) = self.remove(index) else { return };
+        if entry.is_post() {
+            self.count_received(index);
+        }
+        drop(entry);
+    }
+
+    /// A post has been removed from this place in the list.
+    fn count_received(&self, index: usize) {
+        let list = &self.list;
+        self.shared.received(|| list.iter().take(index).filter(|e| e.is_post()).count());
     }
 
     fn remove(&mut self, index: usize) -> Option<Entry<M>> {
@@ -237,11 +255,15 @@ impl<M> Mailbox<M> {
     fn take(&mut self, index: usize) -> Option<M> {
         match self.remove(index)? {
             Entry::Post(message) => {
-                let list = &self.list;
-                self.shared.received(|| list.iter().take(index).filter(|e| matches!(e, Entry::Post(_))).count());
+                self.count_received(index);
                 Some(message)
             }
             Entry::Notice(notice) => (*notice).received(),
+            #[cfg(feature = "net")]
+            Entry::Far(came) => {
+                self.count_received(index);
+                (*came).received()
+            }
         }
     }
 
@@ -250,7 +272,7 @@ impl<M> Mailbox<M> {
         let mut left = self.shared.take_pushed_out();
         let (mut indices, mut index) = (Vec::new(), 0);
         while left > 0 && index < self.list.len() {
-            if matches!(self.list[index], Entry::Post(_)) {
+            if self.list[index].is_post() {
                 left -= 1;
                 indices.push(index);
                 let dropped = self.remove(index);
