@@ -19,6 +19,7 @@ mod costs;
 mod hostile;
 mod leaving;
 mod links;
+mod mailboxes;
 mod names;
 mod pairs;
 mod relays;
