@@ -48,7 +48,7 @@ fn messages_over_cut_sockets_arrive_once_and_in_order() {
                             sim.part(&here, &there);
                             sleep(Duration::from_millis(sim.below(3000))).await;
                             sim.heal(&here, &there);
-                            // Otherwise several of these may follow each other for longer than the grace period.
+                            // Otherwise several of these may together exceed the grace period.
                             sleep(Duration::from_secs(10)).await;
                         }
                     }
