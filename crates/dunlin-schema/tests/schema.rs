@@ -187,7 +187,7 @@ fn hostile_schemas_are_refused_before_they_take_memory() {
     assert!(matches!(decode(&[1, 17, 1]), Err(SchemaError::Invalid { value: 1, .. })), "of what is not there");
     assert!(matches!(decode(&[1, 26]), Err(SchemaError::Invalid { value: 26, .. })), "no kind");
     assert!(matches!(decode(&[1, 20, 0xFF, 0xFF, 3]), Err(SchemaError::Truncated(_))), "65535 places in no bytes");
-    assert!(matches!(decode(&[1, 23, 14]), Err(SchemaError::Invalid { value: 14, .. })), "no end");
+    assert!(matches!(decode(&[1, 23, 15]), Err(SchemaError::Invalid { value: 15, .. })), "no end");
     assert!(matches!(decode(&[1, 24, 0x80, 2]), Err(SchemaError::TooLong { bytes: 256, .. })), "a long name");
     assert!(matches!(decode(&[1, 21, 0, 2, 0]), Err(SchemaError::Invalid { value: 2, .. })), "no flag");
     assert!(matches!(decode(&[1, 0, 0]), Err(SchemaError::Trailing(1))));
