@@ -200,8 +200,9 @@ impl Machine {
     /// As those of [`Scheme::define`](crate::Scheme::define).
     pub(crate) fn define_value(&mut self, name: &str, value: &Value) -> Result<(), Error> {
         let word = data::of_value(&mut self.heap, &mut self.program.symbols, value)?;
-        let limit_bytes = 8 * self.heap.limit();
-        self.set_global(name, word).map_err(|_| Error::HeapLimit { limit_bytes, trace: Vec::new() })
+        let limit = self.heap.limit();
+        let limit_bytes = 8 * limit;
+        self.set_global(name, word, limit).map_err(|_| Error::HeapLimit { limit_bytes, trace: Vec::new() })
     }
 
     /// Loads a unit; its first procedure begins at the place returned.

@@ -272,7 +272,7 @@ impl Machine {
 
     /// Raises an object in one process.
     pub(super) fn tell_one(&mut self, to: u64, object: Word) {
-        let exit = Some(self.heap.pack(object));
+        let exit = Some(self.heap.pack(object).0);
         self.tell(End { pid: u64::MAX, links: [to].into(), exit });
     }
 
