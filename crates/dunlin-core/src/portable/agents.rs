@@ -237,7 +237,7 @@ impl Agent {
 
     /// The agent for the slot of a reply, which must be filled at once, so here.
     pub(super) fn slot<T: Portable>(slot: Receiver<T>) -> Self {
-        Self::Outlet(AnyOutlet { agent: Box::new(Slot { slot, over: false }) })
+        Self::Outlet(AnyOutlet { agent: Box::new(Slot { slot, next: Next::Reply }) })
     }
 }
 
@@ -900,7 +900,17 @@ impl<T: Portable> DynOutlet for LoneOutlet<T> {
 /// can be returned.
 struct Slot<T> {
     slot: Receiver<T>,
-    over: bool,
+    next: Next,
+}
+
+/// What the receiver of a reply's slot reports next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// The reply, or the end of its place.
+    Reply,
+    /// That the place is gone: nothing more comes from one that is poisoned.
+    Gone,
+    Nothing,
 }
 
 impl<T: Portable> DynOutlet for Slot<T> {
@@ -934,11 +944,20 @@ impl<T: Portable> DynOutlet for Slot<T> {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<Value>> {
-        if self.over {
-            return Poll::Pending;
+        match self.next {
+            Next::Reply => {}
+            Next::Gone => {
+                self.next = Next::Nothing;
+                return Poll::Ready(Event::Gone);
+            }
+            Next::Nothing => return Poll::Pending,
         }
         self.slot.chan().poll_take::<false>(Handle::END, true, cx).map(|taken| {
-            self.over = taken.is_err();
+            self.next = match &taken {
+                Ok(_) => Next::Reply,
+                Err(RecvError::Poisoned(_)) => Next::Gone,
+                Err(_) => Next::Nothing,
+            };
             match taken {
                 Ok(reply) => Event::FirmOffer(0, Value::new(reply)),
                 Err(RecvError::Poisoned(reason)) => Event::Poisoned(reason),
