@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use dunlin::prelude::*;
+use dunlin::{Bundle, Call};
 use dunlin_heap::{Allocated, Counting, Thread};
 use tokio::runtime::{Builder, Runtime};
 
@@ -68,6 +69,16 @@ pub(crate) static ALL: &[Program] = &[
         slack: (5.0, 5.0),
         has_calls: true,
         run: |n| spawned(remote(n)),
+    },
+    Program {
+        name: "remote-call",
+        unit: "call",
+        shorter: 1_000,
+        longer: 3_000,
+        units_each: 1,
+        slack: (5.0, 5.0),
+        has_calls: true,
+        run: |n| spawned(remote_calls(n)),
     },
     #[cfg(feature = "link")]
     Program {
@@ -389,13 +400,7 @@ fn parked_spawned(n: u64) {
 
 /// Round trips between two nodes, connected over memory.
 async fn remote(n: u64) {
-    let long = Duration::from_secs(3600);
-    let join = async || {
-        let node = Node::builder().app("dunlin-counts").no_config().names("memory:names").listen("memory:");
-        // The nodes send nothing because of elapsed time, which differs between runs.
-        node.heartbeat(long).grace(2 * long).join().await.expect("memory has room for two nodes")
-    };
-    let (here, elsewhere) = (join().await, join().await);
+    let (here, elsewhere) = (node().await, node().await);
     let declared = "the name is free";
     let there = here.sender::<Bytes>("there").await.expect(declared);
     let back = here.receiver::<Bytes>("back").await.expect(declared);
@@ -403,6 +408,36 @@ async fn remote(n: u64) {
     let output = elsewhere.sender::<Bytes>("back").await.expect(declared);
     fork(copy(input, output));
     round_trips(there, back, n).await;
+}
+
+async fn node() -> Node {
+    let long = Duration::from_secs(3600);
+    let node = Node::builder().app("dunlin-counts").no_config().names("memory:names").listen("memory:");
+    // The nodes send nothing because of elapsed time, which differs between runs.
+    node.heartbeat(long).grace(2 * long).join().await.expect("memory has room for two nodes")
+}
+
+#[derive(Bundle)]
+struct Counter {
+    // The other programs use no channels of this type: each has the code that it had without this one.
+    next: Call<u32, u32>,
+}
+
+/// Calls of a server on another node.
+async fn remote_calls(n: u64) {
+    let (here, elsewhere) = (node().await, node().await);
+    let declared = "the name is free";
+    let mut server = elsewhere.server::<Counter>("counter").await.expect(declared);
+    let mut client = here.client::<Counter>("counter").await.expect(declared);
+    fork(async move {
+        while let Ok(request) = server.next.accept().await {
+            let next = *request + 1;
+            request.reply(next).expect("the caller waits");
+        }
+    });
+    for number in 0..n as u32 {
+        assert_eq!(client.next.call(number).await.expect("the server is here"), number + 1);
+    }
 }
 
 /// The same between two links.
