@@ -96,7 +96,7 @@ pub use comparisons::difference;
 pub use config::{Config, ConfigError};
 pub use connection::{Down, State, Traffic};
 pub use flush::Mark;
-pub use machine::{Action, Census, Closed, Declined, Machine};
+pub use machine::{Action, Census, Closed, Declined, Machine, Replied};
 pub use misbehaved::PeerMisbehaved;
 pub use post::state::{NotPosted, PostHears};
 pub use source::Source;

@@ -97,6 +97,8 @@ fn to_home() -> Vec<ToHome> {
             credits: 3,
             values: 4,
         }),
+        ToHome::Reply(krill()),
+        ToHome::ReplyComes,
     ]
 }
 

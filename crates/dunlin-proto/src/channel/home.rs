@@ -326,6 +326,9 @@ impl Channels {
         if self.visitors.contains_key(&channel) && !matches!(said, ToHome::Take(_)) {
             return self.hear_old_home(peers, from, channel, said);
         }
+        if self.hear_reply(peers, from, channel, &said) {
+            return Ok(());
+        }
         match said {
             ToHome::Take(transfer) => {
                 self.hear_take(peers, from, channel, transfer);
@@ -409,9 +412,12 @@ impl Channels {
                         self.forget_if_over(peers, channel, from);
                         self.empty_if_quiet(peers, channel);
                     }
-                    ToHome::Attach(_) | ToHome::Value { .. } | ToHome::Take(_) | ToHome::State(_) => {
-                        unreachable!("they were matched above")
-                    }
+                    ToHome::Attach(_)
+                    | ToHome::Value { .. }
+                    | ToHome::Take(_)
+                    | ToHome::State(_)
+                    | ToHome::Reply(_)
+                    | ToHome::ReplyComes => unreachable!("they were matched above"),
                 }
                 Ok(())
             }

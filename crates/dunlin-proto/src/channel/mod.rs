@@ -11,12 +11,14 @@ mod kept;
 mod open;
 mod peers;
 mod proxy;
+mod replies;
 #[cfg(test)]
 mod tests;
 mod travel;
 
 use open::{Open, Standing};
 pub(crate) use peers::{Peers, Place};
+use replies::Replies;
 use travel::state::EarlyLapse;
 pub(crate) use travel::state::Visitor;
 pub use travel::state::{Arrival, Leaving, ReceiverPlace, SenderPlace, Trip};
@@ -50,6 +52,8 @@ pub(crate) struct Channels {
     pub(crate) visitors: ByNode<Visitor>,
     /// The channels of guests, and what each costs which node, until their halves attach.
     guests: IdMap<ChannelId, (Contact, Charge)>,
+    /// Places for the replies of calls.
+    pub(crate) replies: Replies,
     /// How many messages with ends have been packed.
     trips: Trip,
     /// The messages with ends in them that pass through this node and have not been taken. Each has the end's

@@ -345,6 +345,9 @@ impl Channels {
         channel: ChannelId,
         said: FromHome,
     ) -> Result<(), PeerMisbehaved> {
+        if self.hear_caller(peers, from, channel, &said)? {
+            return Ok(());
+        }
         // The home may still send to a half that is gone here: the two have crossed.
         let said = match self.hear_travelling_home(peers, from, channel, said)? {
             Some(said) => said,
@@ -529,6 +532,7 @@ impl Channels {
         self.settle_proxies(peers, node);
         self.settle_homes(peers, node);
         self.settle_travel(peers, node);
+        self.settle_replies(peers, node);
     }
 }
 

@@ -1,5 +1,7 @@
 //! A home and a sending half, each with peers that only record their calls: no handshake, no socket.
 
+mod replies;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;

@@ -1,5 +1,7 @@
 //! The actions that a machine asks of its driver, and what it reports.
 
+use bytes::Bytes;
+
 use crate::channel::{HomeHears, ProxyHears};
 use crate::connection::State;
 use crate::id::{ChannelId, Contact, DialId, Life, NodeId, SocketId};
@@ -31,6 +33,10 @@ pub enum Action {
     Home(ChannelId, Contact, HomeHears),
     /// An event for a proxy.
     Proxy(ChannelId, ProxyHears),
+    /// The outcome of a call of this node, by the [place](crate::Machine::await_reply) for its reply.
+    Replied(ChannelId, Replied),
+    /// No caller waits for the reply that this node [holds](crate::Machine::hold_reply) the place for.
+    Unwanted(ChannelId),
     /// A message of the name service, from this node.
     Names(Life, Names),
     /// About a mailbox.
@@ -45,6 +51,20 @@ pub enum Action {
     /// The result of [`Machine::introduce`](crate::Machine::introduce): the node at this address, which may
     /// be this one, or an error.
     Introduced(String, Result<NodeId, String>),
+}
+
+/// The outcome of a call, at the caller's node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Replied {
+    /// The reply.
+    Value(Bytes),
+    /// The place was dropped without a reply.
+    None,
+    /// The node with the place is lost, or has no room for it.
+    Lost,
+    /// The reply will come as a value on the channel, from a sender at that node: the home of the channel is
+    /// open here from now on.
+    Comes(NodeId),
 }
 
 /// A request that a node declined.

@@ -148,6 +148,30 @@ of_channels! {
             terms: Option<Terms>,
         ) -> bool;
 
+        /// No caller waits any more for the reply that is [awaited](Self::await_reply) in this place. The
+        /// node that has the place, if it has, is notified.
+        pub fn refuse_reply(&mut self, now: Time, channel: ChannelId);
+
+        /// The place for the reply to a call has arrived in a message from that node, which
+        /// [awaits](Self::await_reply) the reply. The node's source is charged for the place until the reply
+        /// [is given](Self::reply), or no caller [waits](crate::Action::Unwanted).
+        ///
+        /// `false`: a channel of that number is here already; or there is no room for it, and the caller is
+        /// notified that it is lost; or that life of the connection is over.
+        #[must_use = "`false`: nothing is here for what was adopted"]
+        pub fn hold_reply(&mut self, now: Time, channel: ChannelId, caller: Contact) -> bool;
+
+        /// Sends the reply, of at most [`REPLY`](crate::wire::limits::REPLY) bytes. `false`: no caller waits.
+        pub fn reply(&mut self, now: Time, channel: ChannelId, reply: Bytes) -> bool;
+
+        /// The place was dropped without a reply.
+        pub fn end_reply(&mut self, now: Time, channel: ChannelId);
+
+        /// Makes the place a sending half, and opens its home at the caller's node: for a larger reply, one
+        /// with ends, or a place that is sent to another node. Returns the caller's node, and the largest
+        /// value that it takes. `None`: no caller waits.
+        pub fn stretch_reply(&mut self, now: Time, channel: ChannelId) -> Option<(NodeId, u64)>;
+
         /// Offers a value. Events about it carry its number.
         pub fn offer(&mut self, now: Time, channel: ChannelId, ticket: Ticket, value: Bytes);
 
@@ -451,6 +475,18 @@ impl Machine {
     /// before the half has attached, the home is notified that it is [lost](crate::HomeHears::Lost).
     pub fn await_half(&mut self, channel: ChannelId, node: NodeId) {
         self.channels.await_half(channel, node)
+    }
+
+    /// A request of this node goes to that node, with this place for its reply. An
+    /// [event](crate::Action::Replied) tells the outcome, unless the place is [forgotten](Self::forget_reply)
+    /// or the reply [refused](Self::refuse_reply) before.
+    pub fn await_reply(&mut self, channel: ChannelId, from: NodeId) {
+        self.channels.await_reply(channel, from)
+    }
+
+    /// The request was not taken, as far as this node knows: its place is for nothing.
+    pub fn forget_reply(&mut self, channel: ChannelId) {
+        self.channels.forget_reply(channel)
     }
 
     /// Values that this sender sends on credits are likely to have `bytes` bytes. Call this before the first

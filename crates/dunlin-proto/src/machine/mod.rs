@@ -30,7 +30,7 @@ use crate::source::Source;
 use crate::time::Time;
 use crate::wire::handshake::Refusal;
 use crate::wire::{Frame, limits};
-pub use action::{Action, Closed, Declined};
+pub use action::{Action, Closed, Declined, Replied};
 pub(crate) use endpoint::Endpoint;
 use socket_table::Wanted;
 
@@ -50,6 +50,8 @@ pub struct Census {
     pub visitors: usize,
     /// Ends in messages that pass through this node and have not been taken.
     pub passing: usize,
+    /// Replies that this node waits for, and places for replies to other nodes.
+    pub replies: usize,
     /// Values whose remaining pieces have not arrived.
     pub unfinished: usize,
     /// Channels, and frames in the control lane, with something still to write.
@@ -201,6 +203,7 @@ impl Machine {
                 + self.channels.proxies.survey().map(|(_, proxy)| proxy.standing()).sum::<usize>(),
             visitors: self.channels.visitors.len(),
             passing: self.channels.passing.len(),
+            replies: self.channels.replies.len(),
             unfinished: self.endpoint.connections.survey().map(|(_, connection)| connection.inbox.unfinished()).sum(),
             unsaid: self.endpoint.connections.survey().map(|(_, connection)| connection.outbox.unsaid()).sum(),
             unacked_bytes: self

@@ -132,6 +132,7 @@ pub(crate) fn decode_within(kind: u8, bytes: &Bytes, body: Range<usize>) -> Resu
         }
         sender::kind::ATTACH..=sender::kind::SENDER_ENDED
         | sender::kind::TAKE..=sender::kind::STATE
+        | sender::kind::REPLY..=sender::kind::REPLY_COMES
         | value::kind::UNREAD
         | value::kind::GRANT_UNREAD => Frame::ToHome(r.channel()?, ToHome::read(kind, r)?),
         kind::MORE => Frame::More(r.channel()?, r.piece()?),

@@ -19,6 +19,8 @@ pub const FRAME: usize = 64 << 10;
 pub const CHUNK: usize = 1 << 20;
 /// A reason, or another text for people.
 pub const TEXT: usize = 4096;
+/// A reply in one frame. A longer one, or one with ends in it, comes as a value.
+pub const REPLY: usize = 1 << 10;
 /// A name of an end.
 pub const NAME: usize = 255;
 /// A schema.

@@ -6,6 +6,7 @@ use super::declaration::Declaration;
 use super::end::End;
 use super::error::WireError;
 use super::fields::{Facts, Field, Reader, Wire, Writer, kinds};
+use super::limits;
 use super::value::Head;
 use crate::id::{ChoiceId, NodeId, Ticket};
 
@@ -19,6 +20,8 @@ kinds! {
     QUIET = 0x2b, SHORT;
     DRAIN = 0x2c, SHORT;
     STATE = 0x2d, FRAME;
+    REPLY = 0x4a, FRAME;
+    REPLY_COMES = 0x4b, SHORT;
 }
 
 /// A frame from a sending half to the home of its channel.
@@ -52,6 +55,11 @@ pub enum ToHome {
     Drain,
     /// From the old home to the new one: the state of the channel; the values of its buffer follow.
     State(Moved),
+    /// The reply of a call, to the node that has called; the number of the channel is that of the
+    /// [place](crate::Machine::hold_reply) for it. No frame about the place follows.
+    Reply(Bytes),
+    /// The reply comes as a value on this channel: its home opens, and the sending half is here.
+    ReplyComes,
 }
 
 impl Wire for ToHome {
@@ -74,6 +82,8 @@ impl Wire for ToHome {
             Self::Quiet => w.kind(kind::QUIET),
             Self::Drain => w.kind(kind::DRAIN),
             Self::State(state) => w.kind(kind::STATE).put(state),
+            Self::Reply(reply) => w.kind(kind::REPLY).string(reply),
+            Self::ReplyComes => w.kind(kind::REPLY_COMES),
         };
     }
 
@@ -89,6 +99,8 @@ impl Wire for ToHome {
             kind::QUIET => Self::Quiet,
             kind::DRAIN => Self::Drain,
             kind::STATE => Self::State(r.field()?),
+            kind::REPLY => Self::Reply(r.bytes("a reply", limits::REPLY)?),
+            kind::REPLY_COMES => Self::ReplyComes,
             value => {
                 let (head, total) = (Head::read(value, r)?, r.number("a value's length")?);
                 // Only the empty value has an empty piece: otherwise a value could stay unfinished at no cost

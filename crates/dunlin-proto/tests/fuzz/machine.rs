@@ -501,6 +501,8 @@ impl World {
             Action::Home(_, _, HomeHears::Take) => self.given += 1,
             Action::Home(..)
             | Action::Proxy(..)
+            | Action::Replied(..)
+            | Action::Unwanted(_)
             | Action::Names(..)
             | Action::ClosedRelayed(..)
             | Action::Post(_)

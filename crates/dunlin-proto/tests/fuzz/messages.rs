@@ -185,7 +185,7 @@ fn from_home(u: &mut Unstructured<'_>) -> Result<FromHome> {
 }
 
 fn to_home(u: &mut Unstructured<'_>) -> Result<ToHome> {
-    Ok(match u.int_in_range(0..=13)? {
+    Ok(match u.int_in_range(0..=15)? {
         0 => ToHome::Attach(declaration(u)?),
         1 => ToHome::OfferChoice(number(u)?, u128::arbitrary(u)?),
         2 => ToHome::Withdraw(number(u)?),
@@ -195,6 +195,8 @@ fn to_home(u: &mut Unstructured<'_>) -> Result<ToHome> {
         9 => ToHome::Quiet,
         10 => ToHome::Drain,
         11 => ToHome::State(moved(u)?),
+        14 => ToHome::Reply(bytes(u, limits::REPLY)?),
+        15 => ToHome::ReplyComes,
         kind => {
             let head = match kind {
                 5 => Head::Offer(number(u)?),

@@ -32,6 +32,7 @@ use super::log::Log;
 use super::message;
 use super::message::kept::{Kept, Shelf};
 use super::post::Post;
+use super::replies::{Delivery, Replies};
 use super::state::{Driver, Entry, Errand, Guarded, Locked, Mailboxes, State, Told};
 use super::trim::{Trim, trim};
 use super::unsaid::{Abandoned, Losses};
@@ -83,6 +84,7 @@ impl Driver {
                     arriving: BTreeMap::new(),
                     passing: BTreeMap::new(),
                     returned: IdMap::new(),
+                    replies: Replies::default(),
                     kept: Kept::default(),
                     shelf: Shelf::default(),
                     late: IdMap::new(),
@@ -167,7 +169,7 @@ impl Driver {
             state.alarm = Some(at);
             self.bell.ring();
         }
-        if !state.garbage.is_empty() || !state.lines.is_empty() {
+        if !state.garbage.is_empty() || !state.lines.is_empty() || state.has_due() {
             self.bell.ring();
         }
     }
@@ -215,6 +217,18 @@ impl Driver {
                 self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Connection(node, how)));
             }
             Action::Names(from, said) => self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Names(from, said))),
+            Action::Replied(..) | Action::Unwanted(_) => {
+                let delivery = match action {
+                    Action::Replied(channel, replied) => self.replied(state, channel, replied),
+                    Action::Unwanted(channel) => self.unwanted(state, channel),
+                    _ => None,
+                };
+                match (delivery, quick) {
+                    (None, _) => {}
+                    (Some(delivery), Some(jobs)) => jobs.push(QuickJob::deliver(delivery)),
+                    (Some(delivery), None) => self.deliver(state, delivery),
+                }
+            }
             Action::Read(from, channel, read) => {
                 message::serve(from, channel, read, &mut Locked { driver: self, state, now });
             }
@@ -409,6 +423,7 @@ impl Driver {
     fn run_errand(self: &Arc<Self>, state: &mut State, now: Time, errand: Errand) {
         match errand {
             Errand::Undeclare(number) => self.with_hub(state, now, |hub, cx| hub.undeclare(cx, number)),
+            Errand::CallerLeaves(channel) => self.caller_stirs(state, now, channel),
             Errand::Stirs(number) => self.with_hub(state, now, |hub, cx| hub.stirs(cx, number)),
             Errand::Received { mailbox, from, bytes } => state.machine.post_received(mailbox, from, bytes),
             Errand::MailboxClosed(number) => self.close_mailbox(state, number),
@@ -525,7 +540,7 @@ impl Driver {
             {
                 world::spawn_own(self.clone().last_words(abandoned));
             }
-            let (dials, applicants, garbage, lines) = self.with(|state, now| {
+            let (dials, applicants, garbage, lines, due) = self.with(|state, now| {
                 state.machine.tick(now);
                 state.use_resting(now);
                 let State { machine, late, .. } = &mut *state;
@@ -542,16 +557,18 @@ impl Driver {
                 // What is looked at below needs no ring.
                 state.alarm = Some(Time(0));
                 state.clearing += usize::from(!state.garbage.is_empty());
+                let due = state.take_due();
                 let State { dials, applicants, garbage, lines, .. } = state;
-                (std::mem::take(dials), std::mem::take(applicants), std::mem::take(garbage), std::mem::take(lines))
+                (std::mem::take(dials), std::mem::take(applicants), std::mem::take(garbage), std::mem::take(lines), due)
             });
             let writes = !lines.is_empty();
             self.log.keep(lines);
-            if self.bell.stirred() > 0 || !garbage.is_empty() || writes {
+            if self.bell.stirred() > 0 || !garbage.is_empty() || !due.is_empty() || writes {
                 let driver = self.clone();
                 // Not here: the work may be held up.
                 world::spawn_own(async move {
                     driver.work(&driver.bell, true);
+                    due.into_iter().for_each(Delivery::run);
                     if !garbage.is_empty() {
                         garbage.into_iter().for_each(discard);
                         driver.speak(|locked| locked.state.clearing -= 1);
@@ -668,14 +685,15 @@ impl Driver {
     /// Ends every socket, and what this node's ends wait for; the tasks of the node end with the sockets.
     pub(crate) fn close(self: &Arc<Self>) {
         self.closing.store(true, Ordering::Release);
-        let (stretched, hub) = self.speak(|locked| {
+        let (stretched, hub, replies) = self.speak(|locked| {
+            let replies = locked.state.take_replies();
             let State { sockets, parting, .. } = locked.state;
             for (socket, entry) in sockets.iter() {
                 parting.insert(*socket, Closed::Over);
                 entry.bell.ring();
             }
             locked.state.flushes.clear();
-            (std::mem::take(&mut locked.state.stretched), locked.state.hub.take())
+            (std::mem::take(&mut locked.state.stretched), locked.state.hub.take(), replies)
         });
         let mut lines = self.speak(|locked| std::mem::take(&mut locked.state.lines));
         if let Some(hub) = hub {
@@ -683,6 +701,7 @@ impl Driver {
         }
         self.log.keep(lines);
         self.end_all(stretched);
+        replies.end();
         self.log.write();
         self.bell.ring();
     }
@@ -696,11 +715,13 @@ impl Drop for Driver {
         let returned = std::mem::take(&mut state.returned);
         let hub = state.hub.take();
         let garbage = std::mem::take(&mut state.garbage);
+        let replies = state.take_replies();
         drop(state);
         stretched.into_values().for_each(discard);
         returned.into_values().for_each(discard);
         discard(hub);
         garbage.into_iter().for_each(discard);
+        replies.end();
     }
 }
 

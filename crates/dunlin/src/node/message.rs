@@ -36,7 +36,8 @@ use super::budget::{self, Budget};
 use super::codec::{self, EncodeError, Encoding};
 use super::id::{self, Half};
 use super::mailboxes::{Giver, through};
-use super::state::{Locked, NewReceiver, NewReceiverKind, NewSender, NewSenderKind, Says, Told};
+use super::replies::{Delivery, Held};
+use super::state::{Driver, Locked, NewReceiver, NewReceiverKind, NewSender, NewSenderKind, Says, Told};
 use crate::world;
 
 /// How many offers of one sending half may stand at its home.
@@ -112,8 +113,16 @@ struct ArrivingEnd {
     channel: ChannelId,
     coming: Coming,
     kind: EndKind,
-    /// `None`: it was discarded.
+    /// `None`: it was discarded, or is a place for a reply, which is `held`.
     agent: Option<Agent>,
+    held: Option<Arc<Held>>,
+}
+
+impl ArrivingEnd {
+    /// Its channel in the core.
+    fn core(&self) -> Option<CoreId> {
+        self.held.as_ref().map(|held| held.core()).or_else(|| self.agent.as_ref()?.channel())
+    }
 }
 
 /// The ends of a message that has arrived, until it has been received.
@@ -297,6 +306,10 @@ fn pack_end(
     let Some((half, encoding)) = core.and_then(|core| locked.state.half_of(core)) else {
         if let Some(channel) = core.and_then(|core| locked.state.arriving.get(&core).copied()) {
             // Its holder has received it, before this node was notified of that.
+            locked.state.wait_for(channel, carrying);
+            return Err(NotNow::Later);
+        }
+        if let Some(channel) = core.and_then(|core| Driver::stretch_place(locked, core)) {
             locked.state.wait_for(channel, carrying);
             return Err(NotNow::Later);
         }
@@ -499,6 +512,7 @@ fn unpack(end: &LeavingEnd, locked: &mut Locked<'_>) {
     let channel = end.channel;
     lose_returned(channel, locked);
     match (&end.going, which(end.kind)) {
+        (Going::First, Which::Sender) if end.kind == EndKind::Reply => locked.state.forget_reply(channel),
         (Going::First, Which::Sender) => {
             locked.state.machine.forget_home(channel);
             locked.state.forget((channel, Which::Receiver));
@@ -743,11 +757,14 @@ pub(crate) fn arrive(
         let (agents, chore) = into_list(end.agent);
         arriving.chores.extend(chore);
         let mut agents = agents.into_iter();
-        arriving.ends.extend(coming.parts.into_iter().map(|ComingEnd { channel, kind, coming, .. }| ArrivingEnd {
-            channel,
-            coming,
-            kind,
-            agent: agents.next(),
+        arriving.ends.extend(coming.parts.into_iter().map(|ComingEnd { channel, kind, coming, .. }| {
+            let (agent, held) = match (kind, &coming, agents.next()) {
+                (EndKind::Reply, Coming::First, Some(Agent::Outlet(outlet))) => {
+                    (None, Some(Held::new(says.driver, channel, outlet, encoding)))
+                }
+                (_, _, agent) => (agent, None),
+            };
+            ArrivingEnd { channel, coming, kind, agent, held }
         }));
     }
     Ok((value, Some(arriving)))
@@ -790,7 +807,8 @@ fn read_ends(bytes: &mut Bytes) -> Option<Vec<ComingWhole>> {
 /// so that their other ends are notified.
 pub(crate) fn drop_ends(mut bytes: Bytes, from: Contact, encoding: Encoding, locked: &mut Locked<'_>) {
     for end in read_ends(&mut bytes).into_iter().flatten().flat_map(|coming| coming.parts) {
-        adopt(end.channel, end.coming, end.kind, None, from, encoding, locked);
+        let ComingEnd { channel, coming, kind, .. } = end;
+        adopt(ArrivingEnd { channel, coming, kind, agent: None, held: None }, from, encoding, locked);
     }
 }
 
@@ -854,11 +872,9 @@ fn declaration() -> Declaration {
 
 /// Notifies the node that has adopted this end that its channel has ended, and of the terms first, since the
 /// end accepts nothing before those.
-fn end_first(channel: ChannelId, kind: EndKind, to: NodeId, locked: &mut Locked<'_>) {
-    if kind != EndKind::Reply {
-        let terms = Terms { window: WINDOW, credits: 0, value_max: locked.state.machine.value_max() };
-        locked.state.machine.tell_terms(locked.now, channel, to, terms);
-    }
+fn end_first(channel: ChannelId, to: NodeId, locked: &mut Locked<'_>) {
+    let terms = Terms { window: WINDOW, credits: 0, value_max: locked.state.machine.value_max() };
+    locked.state.machine.tell_terms(locked.now, channel, to, terms);
     locked.state.machine.end_home(locked.now, channel, End::Gone);
     locked.state.forget((channel, Which::Receiver));
 }
@@ -867,7 +883,8 @@ fn end_first(channel: ChannelId, kind: EndKind, to: NodeId, locked: &mut Locked<
 fn keep(end: &LeavingEnd, to: NodeId, locked: &mut Locked<'_>) {
     let (channel, now) = (end.channel, locked.now);
     match (&end.going, which(end.kind)) {
-        (Going::First, Which::Sender) => end_first(channel, end.kind, to, locked),
+        (Going::First, Which::Sender) if end.kind == EndKind::Reply => locked.state.refuse_reply(now, channel),
+        (Going::First, Which::Sender) => end_first(channel, to, locked),
         (Going::First, Which::Receiver) => {
             locked.state.machine.end_proxy(now, channel, End::Gone);
             locked.state.forget((channel, Which::Sender));
@@ -901,6 +918,10 @@ impl Leaving {
         let terms = terms_of_reply(locked.state.machine.value_max());
         for end in &self.ends {
             let here: &[Which] = match (&end.going, which(end.kind)) {
+                (Going::First, Which::Sender) if end.kind == EndKind::Reply => {
+                    locked.state.machine.await_reply(end.channel, to);
+                    &[]
+                }
                 (Going::First, Which::Sender) => {
                     locked.state.machine.open_home_to(end.channel, terms, declaration(), to);
                     &[Which::Receiver]
@@ -1009,11 +1030,11 @@ impl Leaving {
             (end, gone)
         });
         let ends: Vec<_> = ends.collect();
-        says.speak(|locked| {
-            for (end, gone) in ends {
-                go(end, gone, to, self.encoding, locked);
-            }
+        let replies = says.speak(|locked| {
+            let go = |(end, gone)| go(end, gone, to, self.encoding, locked);
+            ends.into_iter().filter_map(go).collect::<Vec<_>>()
         });
+        replies.into_iter().for_each(Delivery::run);
         chores.into_iter().for_each(run);
         if let Some(panic) = panic {
             resume_unwind(panic);
@@ -1031,18 +1052,19 @@ fn new_receiver(kind: EndKind) -> NewReceiverKind {
     if kind == EndKind::Reply { NewReceiverKind::Reply } else { NewReceiverKind::OfThisNode }
 }
 
-/// A message has been taken by a receiver on that node, and this end with it.
-fn go(end: LeavingEnd, gone: Gone, taker: Contact, encoding: Encoding, locked: &mut Locked<'_>) {
+/// A message has been taken by a receiver on that node, and this end with it. Returns a reply that has come.
+fn go(end: LeavingEnd, gone: Gone, taker: Contact, encoding: Encoding, locked: &mut Locked<'_>) -> Option<Delivery> {
     let (channel, to) = (end.channel, taker.node);
+    let mut reply = None;
     match (&end.going, gone) {
+        (Going::First, Gone::First(Some(Agent::Inlet(inlet)))) if end.kind == EndKind::Reply => {
+            reply = locked.driver.await_reply(locked, channel, inlet, encoding, to);
+        }
         (Going::First, Gone::First(Some(Agent::Inlet(inlet)))) => {
             let budget = Budget::of(&inlet, locked.state.buffered_max);
-            let mut credits = 0;
-            if end.kind != EndKind::Reply {
-                credits = inlet.credits();
-                let terms = Terms { window: WINDOW, credits, value_max: locked.state.machine.value_max() };
-                locked.state.machine.tell_terms(locked.now, channel, to, terms);
-            }
+            let credits = inlet.credits();
+            let terms = Terms { window: WINDOW, credits, value_max: locked.state.machine.value_max() };
+            locked.state.machine.tell_terms(locked.now, channel, to, terms);
             let receiver =
                 NewReceiver { inlet, budget, credits, encoding, from: Some(to), kind: new_receiver(end.kind) };
             locked.driver.stretch_receiver(locked.state, channel, Some(to), receiver);
@@ -1105,9 +1127,13 @@ fn go(end: LeavingEnd, gone: Gone, taker: Contact, encoding: Encoding, locked: &
             }
         },
         (Going::Over, Gone::On(carried)) => locked.state.garbage.push(Box::new(carried)),
-        _ => return keep(&end, to, locked),
+        _ => {
+            keep(&end, to, locked);
+            return None;
+        }
     }
     not_first(&end, locked);
+    reply
 }
 
 /// A receiver has gone through other nodes, and returned here before it was known that it had been taken.
@@ -1154,10 +1180,7 @@ impl Arriving {
         let (bytes, encoding, is_unread) = (self.bytes.clone(), self.encoding, self.is_unread);
         let passing = Passing { over, from, bytes, encoding, is_unread, is_asked_anew: false };
         locked.state.passing.insert(name, passing);
-        locked
-            .state
-            .arriving
-            .extend(self.ends.iter().filter_map(|end| Some((end.agent.as_ref()?.channel()?, end.channel))));
+        locked.state.arriving.extend(self.ends.iter().filter_map(|end| Some((end.core()?, end.channel))));
     }
 
     /// It arrived because it was requested.
@@ -1176,11 +1199,14 @@ impl Arriving {
         }
         locked.state.garbage.push(Box::new(self.chores));
         for end in self.ends {
-            if let Some(core) = end.agent.as_ref().and_then(Agent::channel) {
+            if let Some(core) = end.core() {
                 locked.state.arriving.remove(&core);
                 locked.state.has_settled(end.channel);
             }
             locked.state.garbage.push(Box::new(end.agent));
+            if let Some(held) = end.held {
+                locked.driver.deliver(locked.state, Delivery::Unwanted(held));
+            }
         }
     }
 
@@ -1191,10 +1217,10 @@ impl Arriving {
             // It was forwarded, and received elsewhere.
             return self.forget(locked);
         }
-        for ArrivingEnd { channel, coming, kind, agent } in self.ends {
-            let core = agent.as_ref().and_then(Agent::channel);
-            let is_awaited = core.is_some_and(|core| locked.state.arriving.remove(&core).is_some());
-            adopt(channel, coming, kind, agent, from, encoding, locked);
+        for end in self.ends {
+            let channel = end.channel;
+            let is_awaited = end.core().is_some_and(|core| locked.state.arriving.remove(&core).is_some());
+            adopt(end, from, encoding, locked);
             if is_awaited {
                 locked.state.has_settled(channel);
             }
@@ -1208,17 +1234,11 @@ fn run(chore: Chore) {
     world::spawn_own(chore);
 }
 
-/// `agent`: `None` if the end was discarded.
-fn adopt(
-    channel: ChannelId,
-    coming: Coming,
-    kind: EndKind,
-    agent: Option<Agent>,
-    from: Contact,
-    encoding: Encoding,
-    locked: &mut Locked<'_>,
-) {
+/// Its agent is `None` if the end was discarded.
+fn adopt(end: ArrivingEnd, from: Contact, encoding: Encoding, locked: &mut Locked<'_>) {
+    let ArrivingEnd { channel, coming, kind, agent, held } = end;
     match coming {
+        Coming::First if kind == EndKind::Reply => Driver::hold(locked, channel, held, from),
         Coming::First => adopt_first(channel, kind, agent, from, encoding, locked),
         Coming::On(place, encoding) => adopt_on(channel, kind, agent, place, from, encoding, locked),
         // A dropped agent counts as a receiver that is gone.
@@ -1257,7 +1277,7 @@ fn adopt_first(
             return drop(living(agent, Arrival::Stale));
         }
         let Some(Agent::Inlet(inlet)) = agent else {
-            return end_first(channel, kind, other, locked);
+            return end_first(channel, other, locked);
         };
         let budget = Budget::of(&inlet, locked.state.buffered_max);
         let credits = inlet.credits();
@@ -1266,19 +1286,14 @@ fn adopt_first(
         let receiver = NewReceiver { inlet, budget, credits, encoding, from: Some(other), kind };
         return locked.driver.stretch_receiver(locked.state, channel, Some(other), receiver);
     }
-    let terms = (kind == EndKind::Reply).then(|| terms_of_reply(value_max));
-    if !locked.state.machine.adopt_given(locked.now, channel, giver, terms) {
+    if !locked.state.machine.adopt_given(locked.now, channel, giver, None) {
         return drop(living(agent, Arrival::Stale));
     }
     let Some(Agent::Outlet(outlet)) = agent else {
         // The end was discarded here.
         return locked.state.machine.end_proxy(locked.now, channel, End::Gone);
     };
-    let kind = match terms {
-        Some(Terms { value_max, .. }) => NewSenderKind::Reply { value_max },
-        None => NewSenderKind::OfThisNode,
-    };
-    let sender = NewSender { outlet, home: Some(other), encoding, kind };
+    let sender = NewSender { outlet, home: Some(other), encoding, kind: NewSenderKind::OfThisNode };
     locked.driver.stretch_sender(locked.state, channel, Some(other), sender);
 }
 

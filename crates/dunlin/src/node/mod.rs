@@ -190,6 +190,7 @@ mod own;
 mod peer;
 mod post;
 mod records;
+mod replies;
 mod role;
 pub mod roles;
 mod schema;

@@ -37,6 +37,8 @@ pub struct Records {
     pub messages: usize,
     /// Receivers that returned before this node knew that they had left.
     pub returned: usize,
+    /// Places for the replies of calls, at the nodes of callers and of servers.
+    pub replies: usize,
     /// Shared ends of this node that still have a handle, and whose handles have gone to other nodes.
     pub shared: usize,
     /// Values that other nodes can read here.
@@ -72,6 +74,7 @@ impl Records {
             arriving: state.arriving.len(),
             messages: state.passing.len(),
             returned: state.returned.len(),
+            replies: state.replies.len() + census.replies,
             shared: state.kept.len(),
             shelved: state.shelf.len(),
             late: state.late.len(),

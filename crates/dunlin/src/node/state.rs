@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dunlin_core::Why;
-use dunlin_core::agent::PassedOn;
-use dunlin_core::carrier::{AnyInlet, AnyOutlet, CarriedEnd};
+use dunlin_core::agent::{Event, PassedOn};
+use dunlin_core::carrier::{AnyInlet, AnyOutlet, CarriedEnd, Value};
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::{ChannelId, Contact, DialId, Life, MailboxId, NodeId, SocketId, Ticket};
 use dunlin_proto::id_map::IdMap;
@@ -35,6 +35,7 @@ use super::hub::{Hub, Reclaimed};
 use super::id::Half;
 use super::log::{Line, Log};
 use super::message::kept::{Kept, Passing, Shelf};
+use super::replies::Replies;
 use super::trim::Trim;
 use super::unsaid::{Abandoned, Flush, Losses};
 use super::watch::{Serves, Watch};
@@ -61,6 +62,7 @@ pub(crate) struct State {
     /// Messages that are here and not received, unread or with ends in them, and that may be forwarded as
     /// they are.
     pub(super) passing: BTreeMap<PassedOn, Passing>,
+    pub(super) replies: Replies,
     pub(crate) kept: Kept,
     pub(crate) shelf: Shelf,
     /// Homes that have ended here, until their senders have noticed, and how messages on them are encoded.
@@ -175,7 +177,7 @@ impl Machines for Guarded {
     }
 }
 
-/// A task that can be added from anywhere: of the hub for a declaration, or about a mailbox.
+/// A task that can be added from anywhere: of the hub for a declaration, about a call, or about a mailbox.
 pub(super) enum Errand {
     /// No caller waits for it any more.
     Undeclare(u64),
@@ -183,6 +185,8 @@ pub(super) enum Errand {
     Stirs(u64),
     /// It is a client whose server was lost: it waits for the next.
     DeclareAnew(Reclaimed),
+    /// A caller no longer waits for its reply, perhaps.
+    CallerLeaves(ChannelId),
     /// A message of that many bytes for this mailbox has been received, or dropped.
     Received { mailbox: u64, from: Contact, bytes: u64 },
     /// This mailbox has been dropped.
@@ -475,8 +479,8 @@ pub(crate) struct NewSender {
 pub(crate) enum NewSenderKind {
     /// Its channel did not leave this node before.
     OfThisNode,
-    /// A place for a reply: the home's terms are known without asking.
-    Reply { value_max: u64 },
+    /// A place for a reply: the home's terms are known without asking. `first`: what its holder has done.
+    Reply { value_max: u64, first: Option<Event<Value>> },
     /// It arrived in a message. `granted`: if its home knows it already. `has_retired`: it is back here,
     /// where it has retired the channel.
     Arrived { granted: Option<(Terms, u32)>, is_reply: bool, has_retired: bool },

@@ -28,6 +28,7 @@ use super::bell::{Bell, EndWaker};
 use super::codec::{Encoding, catch};
 use super::id::Half;
 use super::message;
+use super::replies::Delivery;
 use super::state::{Bridge, Driver, Locked, Says, State, Stretched, Told};
 use crate::world;
 
@@ -106,9 +107,16 @@ impl Job {
     }
 }
 
-/// A work of a half whose agent stands by. The task of the socket that carries such halves begins and ends
-/// many works together, each time in one lock.
-pub(super) struct QuickJob {
+/// A work that is done in between. The task of the socket that carries channels begins and ends many works
+/// together, each time in one lock.
+pub(super) enum QuickJob {
+    Half(HalfJob),
+    /// `None`: it is done.
+    Reply(Option<Delivery>),
+}
+
+/// A work of a half whose agent stands by.
+pub(super) struct HalfJob {
     half: Half,
     bridge: Box<dyn Bridge>,
     waker: Arc<EndWaker>,
@@ -118,8 +126,21 @@ pub(super) struct QuickJob {
 }
 
 impl QuickJob {
+    pub(super) fn deliver(delivery: Delivery) -> Self {
+        Self::Reply(Some(delivery))
+    }
+
     /// Runs the work. Nothing is locked.
     pub(super) fn run(&mut self) {
+        match self {
+            Self::Half(job) => job.run(),
+            Self::Reply(delivery) => delivery.take().into_iter().for_each(Delivery::run),
+        }
+    }
+}
+
+impl HalfJob {
+    fn run(&mut self) {
         let Self { bridge, waker, told, is_left, .. } = self;
         let ran = catch(|| {
             while let Some(next) = told.pop_front() {
@@ -164,6 +185,7 @@ impl Driver {
     /// Ends these works, which have run.
     pub(super) fn end_quick(&self, state: &mut State, jobs: &mut Vec<QuickJob>) {
         for job in jobs.drain(..) {
+            let QuickJob::Half(job) = job else { continue };
             let channel = job.half.0;
             let stretched = state.stretched.get_mut(&job.half);
             match stretched.filter(|stretched| Arc::ptr_eq(&stretched.waker, &job.waker)) {
@@ -346,15 +368,20 @@ impl Stretched {
     }
 
     /// Its quick work among these, which have not run: begun earlier, or now. `None`: it has none.
-    fn quick_job<'j>(&mut self, half: Half, jobs: &'j mut Vec<QuickJob>) -> Option<&'j mut QuickJob> {
+    fn quick_job<'j>(&mut self, half: Half, jobs: &'j mut Vec<QuickJob>) -> Option<&'j mut HalfJob> {
         if let Some(bridge) = &self.bridge {
             let is_quick = self.wary == 0 && !self.is_slow && bridge.is_quick();
             let bridge = self.bridge.take_if(|_| is_quick)?;
             let (waker, told) = (self.waker.clone(), std::mem::take(&mut self.told));
             self.quick = jobs.len();
-            jobs.push(QuickJob { half, bridge, waker, told, is_left: false });
+            jobs.push(QuickJob::Half(HalfJob { half, bridge, waker, told, is_left: false }));
         }
-        jobs.get_mut(self.quick).filter(|job| job.half == half && Arc::ptr_eq(&job.waker, &self.waker))
+        match jobs.get_mut(self.quick) {
+            Some(QuickJob::Half(job)) => {
+                Some(job).filter(|job| job.half == half && Arc::ptr_eq(&job.waker, &self.waker))
+            }
+            _ => None,
+        }
     }
 
     fn end(&mut self, job: &mut Job) {
@@ -370,7 +397,7 @@ impl Stretched {
         }
     }
 
-    fn end_quick(&mut self, mut job: QuickJob) {
+    fn end_quick(&mut self, mut job: HalfJob) {
         self.bridge = Some(job.bridge);
         self.is_slow = job.is_left;
         self.again |= job.is_left || !self.told.is_empty();

@@ -20,7 +20,7 @@ async fn send_all(address: Address<(u32, u32)>, own: u32, pace: u32) -> Result {
             Err(PostError::Full(message)) => address.offer(message).await?,
             Err(error) => return Err(error.into()),
         }
-        if (n + own) % pace == 0 {
+        if (n + own).is_multiple_of(pace) {
             sleep(Duration::from_millis(20)).await;
         }
     }

@@ -13,6 +13,7 @@ mod support;
 
 mod barrier;
 mod broadcast;
+mod calls;
 mod choice;
 mod config;
 mod costs;

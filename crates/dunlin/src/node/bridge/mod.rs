@@ -36,7 +36,7 @@ impl Driver {
         let bridge = SendingBridge::new(outlet, home, encoding, false);
         let bridge = match kind {
             NewSenderKind::OfThisNode => bridge,
-            NewSenderKind::Reply { value_max } => bridge.for_reply(value_max),
+            NewSenderKind::Reply { value_max, first } => bridge.for_reply(value_max, first),
             NewSenderKind::Arrived { granted, is_reply, has_retired } => bridge.arrived(granted, is_reply, has_retired),
         };
         self.stretch(state, channel, peer, Box::new(bridge));

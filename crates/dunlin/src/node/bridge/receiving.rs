@@ -19,6 +19,7 @@ use super::words::{failure, full_poison, poison, reason};
 use crate::node::budget::Budget;
 use crate::node::codec::{self, Encoding};
 use crate::node::message::{self, Arriving, Completion, Leaving, NotNow, Reading, Reads, WINDOW};
+use crate::node::replies::Delivery;
 use crate::node::state::{Bridge, Says, Told};
 
 /// The bridge at the receiver's half: the channel's home.
@@ -280,7 +281,7 @@ impl ReceivingBridge {
         say: impl FnOnce(&mut Machine, Time, ChannelId, NodeId, Ticket) -> bool,
     ) {
         let (mut arriving, encoding) = (self.take_arriving(ticket), self.encoding);
-        says.speak(|locked| {
+        let due = says.speak(|locked| {
             if say(&mut locked.state.machine, locked.now, says.channel, from, ticket)
                 && let Some(arriving) = arriving.take()
             {
@@ -291,7 +292,10 @@ impl ReceivingBridge {
             if let Some(arriving) = arriving.take() {
                 arriving.forget(locked);
             }
+            locked.state.take_due()
         });
+        // Its receiver may have replied already.
+        due.into_iter().for_each(Delivery::run);
     }
 
     /// Releases the message of this offer, which was not received here.

@@ -227,9 +227,11 @@ impl SendingBridge {
         waits || !self.kept.is_empty() || !self.unsettled.is_empty()
     }
 
-    /// For a reply: the home's terms are known in advance.
-    pub(crate) fn for_reply(mut self, value_max: u64) -> Self {
+    /// For a reply: the home's terms are known in advance. `first`: what its holder has done, to be handled
+    /// when the bridge is told to try [again](Told::Retry).
+    pub(crate) fn for_reply(mut self, value_max: u64, first: Option<Event<Value>>) -> Self {
         self.value_max = Some(value_max);
+        self.blocked.extend(first);
         self.is_reply = true;
         self
     }

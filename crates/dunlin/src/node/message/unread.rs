@@ -82,7 +82,7 @@ pub(crate) fn serve(to: NodeId, channel_id: ChannelId, read: Read, locked: &mut 
     };
     let (mut tx, rx) = channel::<Bytes>();
     let outlet = AnyOutlet::from(Outlet::new(rx));
-    let kind = NewSenderKind::Reply { value_max: read.value_max };
+    let kind = NewSenderKind::Reply { value_max: read.value_max, first: None };
     let sender = NewSender { outlet, home: Some(to), encoding: Encoding::default(), kind };
     locked.driver.stretch_sender(locked.state, channel_id, Some(to), sender);
     world::spawn_own(async move {
