@@ -309,6 +309,7 @@ pub(crate) use node::*;
 /// What only nodes use.
 #[cfg(feature = "net")]
 mod node {
+    use std::cell::RefCell;
     use std::future::Future;
     use std::time::Duration;
 
@@ -445,10 +446,29 @@ mod node {
         if let Some(sim) = sim::current() {
             return sim.random();
         }
-        let mut bytes = [0; 16];
+        // In a thread that is ending, each number is drawn by itself.
+        DRAWN.try_with(|drawn| drawn.borrow_mut().pop()).ok().flatten().unwrap_or_else(|| {
+            let numbers = draw();
+            let _ = DRAWN.try_with(|drawn| drawn.borrow_mut().extend_from_slice(&numbers[1..]));
+            numbers[0]
+        })
+    }
+
+    thread_local! {
+        /// Random numbers that this thread has drawn and not used: each call carries one, and a call of the
+        /// system for each would cost more than the bytes.
+        static DRAWN: RefCell<Vec<u128>> = const { RefCell::new(Vec::new()) };
+    }
+
+    fn draw() -> [u128; 16] {
+        let mut bytes = [0; 256];
         // Without randomness two channels could get the same number, so the program cannot continue.
         getrandom::fill(&mut bytes).expect("the system has no source of randomness");
-        u128::from_ne_bytes(bytes)
+        std::array::from_fn(|at| {
+            let mut number = [0; 16];
+            number.copy_from_slice(&bytes[16 * at..16 * (at + 1)]);
+            u128::from_ne_bytes(number)
+        })
     }
 
     /// The networks of a new node, and its host number in a simulation.
