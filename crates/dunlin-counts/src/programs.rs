@@ -44,6 +44,11 @@ const fn parked(name: &'static str, run: fn(u64)) -> Program {
     Program { name, unit: "process", shorter, longer, units_each: 1, slack: (2.0, 0.0), has_calls: false, run }
 }
 
+/// Between two nodes, or two ends of a link.
+const fn between(name: &'static str, unit: &'static str, run: fn(u64)) -> Program {
+    Program { name, unit, shorter: 1_000, longer: 3_000, units_each: 1, slack: (5.0, 5.0), has_calls: true, run }
+}
+
 pub(crate) static ALL: &[Program] = &[
     local("commstime-par", "communication", 4, |n| in_par(commstime_par(n))),
     local("commstime-spawned", "communication", 4, |n| spawned(commstime_spawned(n))),
@@ -60,37 +65,10 @@ pub(crate) static ALL: &[Program] = &[
     local("crowd-20000-par", "value", 1, |n| in_par(crowd_par(20_000, n))),
     parked("parked-par", parked_par),
     parked("parked-spawned", parked_spawned),
-    Program {
-        name: "remote-8-bytes",
-        unit: "round trip",
-        shorter: 1_000,
-        longer: 3_000,
-        units_each: 1,
-        slack: (5.0, 5.0),
-        has_calls: true,
-        run: |n| spawned(remote(n)),
-    },
-    Program {
-        name: "remote-call",
-        unit: "call",
-        shorter: 1_000,
-        longer: 3_000,
-        units_each: 1,
-        slack: (5.0, 5.0),
-        has_calls: true,
-        run: |n| spawned(remote_calls(n)),
-    },
+    between("remote-8-bytes", "round trip", |n| spawned(remote(n))),
+    between("remote-call", "call", |n| spawned(remote_calls(n))),
     #[cfg(feature = "link")]
-    Program {
-        name: "link-8-bytes",
-        unit: "round trip",
-        shorter: 1_000,
-        longer: 3_000,
-        units_each: 1,
-        slack: (5.0, 5.0),
-        has_calls: true,
-        run: |n| spawned(link(n)),
-    },
+    between("link-8-bytes", "round trip", |n| spawned(link(n))),
 ];
 
 /// The program of this name.
