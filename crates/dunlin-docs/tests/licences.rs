@@ -3,9 +3,9 @@
 use cargo_metadata::{CargoOpt, DependencyKind, MetadataCommand, Package};
 use spdx::{Expression, LicenseReq};
 
-/// These licences require only that their text is distributed too.
-const ALLOWED: [&str; 8] =
-    ["MIT", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "Unicode-3.0", "Unlicense", "Zlib"];
+/// These licences require only that their text is distributed too (BSL-1.0, with the sources only).
+const ALLOWED: [&str; 9] =
+    ["MIT", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "ISC", "Unicode-3.0", "Unlicense", "Zlib"];
 
 fn is_allowed(requirement: &LicenseReq) -> bool {
     requirement.license.id().is_some_and(|id| ALLOWED.contains(&id.name))

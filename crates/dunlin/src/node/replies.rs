@@ -2,11 +2,12 @@
 //!
 //! A place for a reply that a request carries for the first time has no bridge. At the caller's node an
 //! [`Awaited`] has the agent of the caller's slot; a reply is decoded into the slot by the task of the socket
-//! that it arrives by, or by the one that hands the request over. At the other node a [`Held`] has the place's
-//! slot, and is the waker of the slot: the reply is encoded, and given to the machine, in the call that replies.
+//! that it arrives by, or by the one that hands the request over. At the other node a [`Held`] has the slot
+//! of the place, and is the waker of the slot: the reply is encoded, and given to the machine, in the call
+//! that replies.
 //!
-//! A reply that is not for one frame, and a place that leaves for a third node, have the channel stretched, with
-//! a bridge on each side (`dunlin-proto`'s `channel/replies.rs` has the protocol).
+//! A reply that is not for one frame, and a place that leaves for a third node, have the channel stretched,
+//! with a bridge on each side (`dunlin-proto`'s `channel/replies.rs` has the protocol).
 
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Wake, Waker};
@@ -380,7 +381,8 @@ impl Driver {
         locked.state.replies.held.insert(channel, held);
     }
 
-    /// The place with this slot is to leave for another node. `true`: its channel has been stretched for that.
+    /// The place with this slot is to leave for another node: its channel is stretched for that.
+    /// `None`: there is no such place.
     pub(super) fn stretch_place(locked: &mut Locked<'_>, core: CoreId) -> Option<ChannelId> {
         let (channel, _) = *locked.state.by_core.get(&core)?;
         let held = locked.state.replies.held.get(&channel).filter(|held| held.core == core)?;
