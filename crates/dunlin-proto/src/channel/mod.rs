@@ -18,7 +18,6 @@ mod travel;
 
 use open::{Open, Standing};
 pub(crate) use peers::{Peers, Place};
-use replies::Replies;
 use travel::state::EarlyLapse;
 pub(crate) use travel::state::Visitor;
 pub use travel::state::{Arrival, Leaving, ReceiverPlace, SenderPlace, Trip};
@@ -61,6 +60,22 @@ pub(crate) struct Channels {
     pub(crate) passing: BTreeMap<Trip, EarlyLapse>,
     /// Ends from here that are not in use elsewhere are to be [used](crate::Machine::hurry) now.
     hurries: bool,
+}
+
+/// The places of a node.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Replies {
+    /// Where the replies to calls of this node come from.
+    awaited: IdMap<ChannelId, NodeId>,
+    held: IdMap<ChannelId, HeldReply>,
+}
+
+/// A place for a reply to another node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeldReply {
+    caller: Contact,
+    /// The source that is charged for it.
+    paid_by: Option<Source>,
 }
 
 /// An event for the driver of a home.

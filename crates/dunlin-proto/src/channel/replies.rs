@@ -19,34 +19,16 @@
 
 use bytes::Bytes;
 
-use super::{Channels, Peers};
+use super::{Channels, HeldReply, Peers, Replies};
 use crate::id::{ChannelId, Contact, NodeId};
-use crate::id_map::IdMap;
 use crate::machine::{Action, Replied};
 use crate::misbehaved::PeerMisbehaved;
-use crate::source::Source;
 use crate::wire::{Declaration, End, Expected, Face, Frame, FromHome, Terms, ToHome};
-
-/// The places of a node.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Replies {
-    /// Where the replies to calls of this node come from.
-    awaited: IdMap<ChannelId, NodeId>,
-    held: IdMap<ChannelId, Held>,
-}
 
 impl Replies {
     pub(crate) fn len(&self) -> usize {
         self.awaited.len() + self.held.len()
     }
-}
-
-/// A place for a reply to another node.
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    caller: Contact,
-    /// The source that is charged for it.
-    paid_by: Option<Source>,
 }
 
 /// The terms of a place for a reply, which both sides know without asking.
@@ -81,7 +63,7 @@ impl Channels {
             peers.answer_unless_over(caller, Frame::ToHome(channel, ToHome::Ended(End::Lost)));
             return false;
         };
-        self.replies.held.insert(channel, Held { caller, paid_by });
+        self.replies.held.insert(channel, HeldReply { caller, paid_by });
         true
     }
 

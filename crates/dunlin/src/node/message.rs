@@ -36,8 +36,9 @@ use super::budget::{self, Budget};
 use super::codec::{self, EncodeError, Encoding};
 use super::id::{self, Half};
 use super::mailboxes::{Giver, through};
-use super::replies::{Delivery, Held};
-use super::state::{Driver, Locked, NewReceiver, NewReceiverKind, NewSender, NewSenderKind, Says, Told};
+use super::state::{
+    Delivery, Driver, Held, Locked, NewReceiver, NewReceiverKind, NewSender, NewSenderKind, Says, Told,
+};
 use crate::world;
 
 /// How many offers of one sending half may stand at its home.

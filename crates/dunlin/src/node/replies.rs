@@ -19,51 +19,18 @@ use dunlin_core::carrier::{AnyInlet, AnyOutlet, Outbox, Value};
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::Replied;
 use dunlin_proto::id::{ChannelId, Contact, NodeId};
-use dunlin_proto::id_map::IdMap;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{End, Which, limits};
 
 use super::budget::Budget;
 use super::codec::{self, Encoding, catch};
 use super::mailboxes::{Giver, through};
-use super::state::{Driver, Errand, Locked, NewReceiver, NewReceiverKind, NewSender, NewSenderKind, State, Told};
+use super::state::{
+    Awaited, Caller, Delivery, Driver, Errand, Held, Locked, NewReceiver, NewReceiverKind, NewSender, NewSenderKind,
+    Replies, ReplySlot, State, Told,
+};
 use super::work::discard;
 use crate::lock::lock;
-
-/// The places for replies of a node.
-#[derive(Default)]
-pub(super) struct Replies {
-    awaited: IdMap<ChannelId, Awaited>,
-    held: IdMap<ChannelId, Arc<Held>>,
-    /// To be delivered where nothing is locked.
-    due: Vec<Delivery>,
-}
-
-/// A reply to a call of this node.
-enum Awaited {
-    /// The caller waits for it.
-    Caller(Caller),
-    /// It is here, and it is not known yet that the request was taken.
-    Early(Replied),
-}
-
-/// The caller's slot.
-pub(super) struct Caller {
-    inlet: AnyInlet,
-    encoding: Encoding,
-    driver: Weak<Driver>,
-    /// The node with the request.
-    from: NodeId,
-}
-
-/// Something for the holder of a slot.
-pub(super) enum Delivery {
-    Replied(Caller, Replied),
-    /// The caller of a place that is held here is gone.
-    Unwanted(Arc<Held>),
-    /// Its holder has replied, or dropped it, before the place was known to be here.
-    Stirred(Arc<Held>),
-}
 
 impl Delivery {
     /// Users' code may run. Nothing is locked.
@@ -123,29 +90,11 @@ impl Wake for Leaves {
     }
 }
 
-/// A place for a reply to another node, and the waker of its slot.
-pub(super) struct Held {
-    driver: Weak<Driver>,
-    channel: ChannelId,
-    core: CoreId,
-    encoding: Encoding,
-    slot: Mutex<Slot>,
-}
-
-struct Slot {
-    /// `None`: the slot was filled, or is in use elsewhere.
-    outlet: Option<AnyOutlet>,
-    /// The request with the place has been taken here.
-    is_here: bool,
-    /// What the holder did before that.
-    early: Option<Event<Value>>,
-}
-
 impl Held {
     /// For the slot of a place that has arrived in a message, which no receiver has yet.
     pub(super) fn new(driver: &Arc<Driver>, channel: ChannelId, outlet: AnyOutlet, encoding: Encoding) -> Arc<Self> {
         let core = outlet.channel();
-        let slot = Mutex::new(Slot { outlet: Some(outlet), is_here: false, early: None });
+        let slot = Mutex::new(ReplySlot { outlet: Some(outlet), is_here: false, early: None });
         let held = Arc::new(Self { driver: Arc::downgrade(driver), channel, core, encoding, slot });
         held.stir();
         held

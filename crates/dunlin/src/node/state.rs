@@ -21,7 +21,7 @@ use dunlin_proto::id::{ChannelId, Contact, DialId, Life, MailboxId, NodeId, Sock
 use dunlin_proto::id_map::IdMap;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, End, Failure, Terms, Which};
-use dunlin_proto::{Closed, HomeHears, Machine, ProxyHears};
+use dunlin_proto::{Closed, HomeHears, Machine, ProxyHears, Replied};
 use ipnet::IpNet;
 use tokio::sync::{oneshot, watch};
 
@@ -35,7 +35,6 @@ use super::hub::{Hub, Reclaimed};
 use super::id::Half;
 use super::log::{Line, Log};
 use super::message::kept::{Kept, Passing, Shelf};
-use super::replies::Replies;
 use super::trim::Trim;
 use super::unsaid::{Abandoned, Flush, Losses};
 use super::watch::{Serves, Watch};
@@ -107,6 +106,59 @@ pub(crate) struct State {
     pub(super) resting: VecDeque<(Time, ChannelId)>,
     /// Lines for people: they, too, are written where nothing is locked.
     pub(crate) lines: Vec<Line>,
+}
+
+/// The places for replies of a node.
+#[derive(Default)]
+pub(super) struct Replies {
+    pub(super) awaited: IdMap<ChannelId, Awaited>,
+    pub(super) held: IdMap<ChannelId, Arc<Held>>,
+    /// To be delivered where nothing is locked.
+    pub(super) due: Vec<Delivery>,
+}
+
+/// A reply to a call of this node.
+pub(super) enum Awaited {
+    /// The caller waits for it.
+    Caller(Caller),
+    /// It is here, and it is not known yet that the request was taken.
+    Early(Replied),
+}
+
+/// The caller's slot.
+pub(super) struct Caller {
+    pub(super) inlet: AnyInlet,
+    pub(super) encoding: Encoding,
+    pub(super) driver: Weak<Driver>,
+    /// The node with the request.
+    pub(super) from: NodeId,
+}
+
+/// Something for the holder of a slot.
+pub(super) enum Delivery {
+    Replied(Caller, Replied),
+    /// The caller of a place that is held here is gone.
+    Unwanted(Arc<Held>),
+    /// Its holder has replied, or dropped it, before the place was known to be here.
+    Stirred(Arc<Held>),
+}
+
+/// A place for a reply to another node, and the waker of its slot.
+pub(super) struct Held {
+    pub(super) driver: Weak<Driver>,
+    pub(super) channel: ChannelId,
+    pub(super) core: CoreId,
+    pub(super) encoding: Encoding,
+    pub(super) slot: Mutex<ReplySlot>,
+}
+
+pub(super) struct ReplySlot {
+    /// `None`: the slot was filled, or is in use elsewhere.
+    pub(super) outlet: Option<AnyOutlet>,
+    /// The request with the place has been taken here.
+    pub(super) is_here: bool,
+    /// What the holder did before that.
+    pub(super) early: Option<Event<Value>>,
 }
 
 /// A socket.

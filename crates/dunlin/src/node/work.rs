@@ -28,8 +28,7 @@ use super::bell::{Bell, EndWaker};
 use super::codec::{Encoding, catch};
 use super::id::Half;
 use super::message;
-use super::replies::Delivery;
-use super::state::{Bridge, Driver, Locked, Says, State, Stretched, Told};
+use super::state::{Bridge, Delivery, Driver, Locked, Says, State, Stretched, Told};
 use crate::world;
 
 /// A work that takes this long gets a thread of its own ...

@@ -19,8 +19,7 @@ use super::words::{failure, full_poison, poison, reason};
 use crate::node::budget::Budget;
 use crate::node::codec::{self, Encoding};
 use crate::node::message::{self, Arriving, Completion, Leaving, NotNow, Reading, Reads, WINDOW};
-use crate::node::replies::Delivery;
-use crate::node::state::{Bridge, Says, Told};
+use crate::node::state::{Bridge, Delivery, Says, Told};
 
 /// The bridge at the receiver's half: the channel's home.
 pub(crate) struct ReceivingBridge {
