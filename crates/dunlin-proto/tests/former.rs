@@ -207,6 +207,8 @@ fn visited_beside_halves(halves: u128) -> u64 {
         let giver = server.machine.contact(other);
         let arrival = server.machine.receiver_arrives(server.now, ChannelId(channel.0 | 2 << 64), place, giver);
         assert_eq!(arrival, Arrival::Guest);
+        server.machine.await_reply(ChannelId(channel.0 | 3 << 64), other);
+        assert!(server.machine.hold_reply(server.now, ChannelId(channel.0 | 4 << 64), giver));
     }
     // The first end of a node lists them, once.
     server.come_and_go(100..101);

@@ -65,9 +65,14 @@ pub(crate) struct Channels {
 /// The places of a node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Replies {
-    /// Where the replies to calls of this node come from.
-    awaited: IdMap<ChannelId, NodeId>,
-    held: IdMap<ChannelId, HeldReply>,
+    pub(crate) awaited: ByNode<AwaitedReply>,
+    pub(crate) held: ByNode<HeldReply>,
+}
+
+/// A reply to a call of this node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AwaitedReply {
+    from: NodeId,
 }
 
 /// A place for a reply to another node.

@@ -19,11 +19,24 @@
 
 use bytes::Bytes;
 
-use super::{Channels, HeldReply, Peers, Replies};
+use super::by_node::Concerns;
+use super::{AwaitedReply, Channels, HeldReply, Peers, Replies};
 use crate::id::{ChannelId, Contact, NodeId};
 use crate::machine::{Action, Replied};
 use crate::misbehaved::PeerMisbehaved;
 use crate::wire::{Declaration, End, Expected, Face, Frame, FromHome, Terms, ToHome};
+
+impl Concerns for AwaitedReply {
+    fn concerns(&self, each: &mut dyn FnMut(NodeId)) {
+        each(self.from);
+    }
+}
+
+impl Concerns for HeldReply {
+    fn concerns(&self, each: &mut dyn FnMut(NodeId)) {
+        each(self.caller.node);
+    }
+}
 
 impl Replies {
     pub(crate) fn len(&self) -> usize {
@@ -38,7 +51,7 @@ fn terms(value_max: usize) -> Terms {
 
 impl Channels {
     pub(crate) fn await_reply(&mut self, channel: ChannelId, from: NodeId) {
-        self.replies.awaited.insert(channel, from);
+        self.replies.awaited.insert(channel, AwaitedReply { from });
     }
 
     pub(crate) fn forget_reply(&mut self, channel: ChannelId) {
@@ -46,7 +59,7 @@ impl Channels {
     }
 
     pub(crate) fn refuse_reply(&mut self, peers: &mut impl Peers, channel: ChannelId) {
-        if let Some(from) = self.replies.awaited.remove(&channel) {
+        if let Some(AwaitedReply { from }) = self.replies.awaited.remove(&channel) {
             peers.tell(from, channel, FromHome::Ended(End::Gone));
         }
     }
@@ -114,7 +127,7 @@ impl Channels {
     }
 
     fn hear_replied(&mut self, peers: &mut impl Peers, from: NodeId, channel: ChannelId, replied: Replied) -> bool {
-        if self.replies.awaited.get(&channel) != Some(&from) {
+        if self.replies.awaited.get(&channel).is_none_or(|awaited| awaited.from != from) {
             let is_about_one = matches!(replied, Replied::Value(_) | Replied::Comes(_));
             if is_about_one {
                 peers.hears_nothing(from);
@@ -141,7 +154,7 @@ impl Channels {
         channel: ChannelId,
         said: &FromHome,
     ) -> Result<bool, PeerMisbehaved> {
-        if self.replies.held.is_empty() || self.replies.held.get(&channel).is_none_or(|held| held.caller.node != from) {
+        if self.replies.held.get(&channel).is_none_or(|held| held.caller.node != from) {
             return Ok(false);
         }
         match said {
@@ -163,15 +176,11 @@ impl Channels {
 
     /// The connection to a node is over: no reply comes from it, and none goes to it.
     pub(super) fn settle_replies(&mut self, peers: &mut impl Peers, node: NodeId) {
-        let of = |(channel, from): (&ChannelId, NodeId)| (from == node).then_some(*channel);
-        let awaited: Vec<_> = self.replies.awaited.iter().filter_map(|(channel, from)| of((channel, *from))).collect();
-        for channel in awaited {
+        for channel in self.replies.awaited.of(node) {
             self.replies.awaited.remove(&channel);
             peers.act(Action::Replied(channel, Replied::Lost));
         }
-        let held: Vec<_> =
-            self.replies.held.iter().filter_map(|(channel, held)| of((channel, held.caller.node))).collect();
-        for channel in held {
+        for channel in self.replies.held.of(node) {
             self.unwanted(peers, channel);
         }
     }

@@ -220,7 +220,9 @@ impl Machine {
             visited: self.endpoint.connections.visited()
                 + self.channels.homes.visited()
                 + self.channels.proxies.visited()
-                + self.channels.visitors.visited(),
+                + self.channels.visitors.visited()
+                + self.channels.replies.awaited.visited()
+                + self.channels.replies.held.visited(),
         }
     }
 
