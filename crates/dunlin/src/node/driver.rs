@@ -216,17 +216,13 @@ impl Driver {
                 self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Connection(node, how)));
             }
             Action::Names(from, said) => self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Names(from, said))),
-            Action::Replied(..) | Action::Unwanted(_) => {
-                let delivery = match action {
-                    Action::Replied(channel, replied) => self.replied(state, channel, replied),
-                    Action::Unwanted(channel) => self.unwanted(state, channel),
-                    _ => None,
-                };
-                match (delivery, quick) {
-                    (None, _) => {}
-                    (Some(delivery), Some(jobs)) => jobs.push(QuickJob::deliver(delivery)),
-                    (Some(delivery), None) => self.deliver(state, delivery),
-                }
+            Action::Replied(channel, replied) => {
+                let delivery = self.replied(state, now, channel, replied);
+                self.deliver(state, delivery, quick);
+            }
+            Action::Unwanted(channel) => {
+                let delivery = self.unwanted(state, channel);
+                self.deliver(state, delivery, quick);
             }
             Action::Read(from, channel, read) => {
                 message::serve(from, channel, read, &mut Locked { driver: self, state, now });

@@ -36,9 +36,7 @@ use super::budget::{self, Budget};
 use super::codec::{self, EncodeError, Encoding};
 use super::id::{self, Half};
 use super::mailboxes::{Giver, through};
-use super::state::{
-    Delivery, Driver, Held, Locked, NewReceiver, NewReceiverKind, NewSender, NewSenderKind, Says, Told,
-};
+use super::state::{Delivery, Held, Locked, NewReceiver, NewReceiverKind, NewSender, NewSenderKind, Says, Told};
 use crate::world;
 
 /// How many offers of one sending half may stand at its home.
@@ -310,7 +308,7 @@ fn pack_end(
             locked.state.wait_for(channel, carrying);
             return Err(NotNow::Later);
         }
-        if let Some(channel) = core.and_then(|core| Driver::stretch_place(locked, core)) {
+        if let Some(channel) = core.and_then(|core| locked.stretch_place(core)) {
             locked.state.wait_for(channel, carrying);
             return Err(NotNow::Later);
         }
@@ -861,8 +859,8 @@ fn kind(code: u8) -> Option<EndKind> {
     })
 }
 
-/// Both sides know the terms of a place for a reply without asking.
-fn terms_of_reply(value_max: u64) -> Terms {
+/// For one value: both sides know these terms without asking.
+fn terms_for_one(value_max: u64) -> Terms {
     Terms { window: 1, credits: 0, value_max }
 }
 
@@ -916,11 +914,11 @@ impl Leaving {
     /// The message leaves. As soon as it has been taken, words go to the other ends of its ends' channels, if
     /// those are here.
     pub(crate) fn open_homes(&self, to: NodeId, locked: &mut Locked<'_>) {
-        let terms = terms_of_reply(locked.state.machine.value_max());
+        let terms = terms_for_one(locked.state.machine.value_max());
         for end in &self.ends {
             let here: &[Which] = match (&end.going, which(end.kind)) {
                 (Going::First, Which::Sender) if end.kind == EndKind::Reply => {
-                    locked.state.machine.await_reply(end.channel, to);
+                    locked.state.expect_reply(end.channel, to);
                     &[]
                 }
                 (Going::First, Which::Sender) => {
@@ -1059,7 +1057,7 @@ fn go(end: LeavingEnd, gone: Gone, taker: Contact, encoding: Encoding, locked: &
     let mut reply = None;
     match (&end.going, gone) {
         (Going::First, Gone::First(Some(Agent::Inlet(inlet)))) if end.kind == EndKind::Reply => {
-            reply = locked.driver.await_reply(locked, channel, inlet, encoding, to);
+            reply = locked.await_reply(channel, inlet, encoding, to);
         }
         (Going::First, Gone::First(Some(Agent::Inlet(inlet)))) => {
             let budget = Budget::of(&inlet, locked.state.buffered_max);
@@ -1206,7 +1204,7 @@ impl Arriving {
             }
             locked.state.garbage.push(Box::new(end.agent));
             if let Some(held) = end.held {
-                locked.driver.deliver(locked.state, Delivery::Unwanted(held));
+                locked.driver.deliver(locked.state, Some(Delivery::Unwanted(held)), None);
             }
         }
     }
@@ -1239,7 +1237,7 @@ fn run(chore: Chore) {
 fn adopt(end: ArrivingEnd, from: Contact, encoding: Encoding, locked: &mut Locked<'_>) {
     let ArrivingEnd { channel, coming, kind, agent, held } = end;
     match coming {
-        Coming::First if kind == EndKind::Reply => Driver::hold(locked, channel, held, from),
+        Coming::First if kind == EndKind::Reply => locked.hold_place(channel, held, from),
         Coming::First => adopt_first(channel, kind, agent, from, encoding, locked),
         Coming::On(place, encoding) => adopt_on(channel, kind, agent, place, from, encoding, locked),
         // A dropped agent counts as a receiver that is gone.
@@ -1273,7 +1271,7 @@ fn adopt_first(
     }
     let value_max = locked.state.machine.value_max();
     if which(kind) == Which::Receiver {
-        let (now, terms) = (locked.now, terms_of_reply(value_max));
+        let (now, terms) = (locked.now, terms_for_one(value_max));
         if !locked.state.machine.open_home_given(now, channel, terms, declaration(), giver) {
             return drop(living(agent, Arrival::Stale));
         }

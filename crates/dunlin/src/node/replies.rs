@@ -29,12 +29,17 @@ use super::state::{
     Awaited, Caller, Delivery, Driver, Errand, Held, Locked, NewReceiver, NewReceiverKind, NewSender, NewSenderKind,
     Replies, ReplySlot, State, Told,
 };
-use super::work::discard;
+use super::work::{QuickJob, discard};
 use crate::lock::lock;
 
 impl Delivery {
     /// Users' code may run. Nothing is locked.
     pub(super) fn run(self) {
+        // A panic in it concerns no caller: only the panic's own message shows it.
+        let _ = catch(|| self.deliver());
+    }
+
+    fn deliver(self) {
         match self {
             Self::Replied(caller, Replied::Value(reply)) => caller.hear(reply),
             Self::Replied(Caller { inlet, .. }, Replied::Lost) => inlet.down(),
@@ -133,25 +138,22 @@ impl Held {
             Event::FirmOffer(_, value) => self.encode(value),
             _ => None,
         };
-        let rest = driver.with(|state, now| {
-            match (reply, event) {
-                (Some(reply), event) => {
-                    state.release(channel);
-                    state.machine.reply(now, channel, reply);
-                    return Some((event, outlet));
-                }
-                (None, Event::Gone) => {
-                    state.release(channel);
-                    state.machine.end_reply(now, channel);
-                }
-                (None, event) => {
-                    if let Some(outlet) = outlet {
-                        driver.stretch_held(state, now, channel, outlet, Some(event));
-                    }
-                    return None;
-                }
+        let rest = driver.with(|state, now| match (reply, event, outlet) {
+            (Some(reply), event, outlet) => {
+                state.release(channel);
+                state.machine.reply(now, channel, reply);
+                Some((event, outlet))
             }
-            Some((Event::Gone, outlet))
+            (None, Event::Gone, outlet) => {
+                state.release(channel);
+                state.machine.end_reply(now, channel);
+                Some((Event::Gone, outlet))
+            }
+            (None, event, Some(outlet)) => {
+                driver.stretch_held(state, now, channel, outlet, Some(event));
+                None
+            }
+            (None, event, None) => Some((event, None)),
         });
         discard(rest);
     }
@@ -195,10 +197,16 @@ impl State {
         !self.replies.due.is_empty()
     }
 
+    /// A request with this place goes to that node.
+    pub(super) fn expect_reply(&mut self, channel: ChannelId, to: NodeId) {
+        self.machine.await_reply(channel, to);
+        self.replies.awaited.get_or_insert_with(channel, || Awaited::Asked(None));
+    }
+
     /// A request with this place was not taken, as far as this node knows.
     pub(super) fn forget_reply(&mut self, channel: ChannelId) {
         self.machine.forget_reply(channel);
-        if let Some(Awaited::Early(Replied::Comes(_))) = self.replies.awaited.remove(&channel) {
+        if let Some(Awaited::Asked(Some(Replied::Comes(_)))) = self.replies.awaited.remove(&channel) {
             self.machine.forget_home(channel);
             self.forget((channel, Which::Receiver));
         }
@@ -207,7 +215,7 @@ impl State {
     /// A request with this place was taken, but no caller waits for the reply.
     pub(super) fn refuse_reply(&mut self, now: Time, channel: ChannelId) {
         self.machine.refuse_reply(now, channel);
-        if let Some(Awaited::Early(Replied::Comes(_))) = self.replies.awaited.remove(&channel) {
+        if let Some(Awaited::Asked(Some(Replied::Comes(_)))) = self.replies.awaited.remove(&channel) {
             self.machine.end_home(now, channel, End::Gone);
             self.forget((channel, Which::Receiver));
         }
@@ -236,31 +244,63 @@ impl Replies {
     }
 }
 
-impl Driver {
+impl Locked<'_> {
     /// The request with this place has been taken by a receiver on another node, and the caller waits.
     /// Returns the reply, if it has come.
     #[must_use = "the reply, if it has come"]
     pub(super) fn await_reply(
-        self: &Arc<Self>,
-        locked: &mut Locked<'_>,
+        &mut self,
         channel: ChannelId,
         inlet: AnyInlet,
         encoding: Encoding,
         from: NodeId,
     ) -> Option<Delivery> {
-        let (state, driver) = (&mut *locked.state, Arc::downgrade(self));
-        let caller = Caller { inlet, encoding, driver, from };
-        match state.replies.awaited.remove(&channel) {
-            Some(Awaited::Early(Replied::Comes(from))) => self.stretch_caller(state, channel, from, caller),
-            Some(Awaited::Early(replied)) => return Some(Delivery::Replied(caller, replied)),
-            Some(Awaited::Caller(_)) | None => {
-                state.replies.awaited.insert(channel, Awaited::Caller(caller));
-                self.caller_stirs(state, locked.now, channel);
+        let caller = Caller { inlet, encoding, driver: Arc::downgrade(self.driver), from };
+        match self.state.replies.awaited.remove(&channel) {
+            Some(Awaited::Asked(Some(Replied::Comes(from)))) => {
+                self.driver.stretch_caller(self.state, channel, from, caller);
+            }
+            Some(Awaited::Asked(Some(replied))) => return Some(Delivery::Replied(caller, replied)),
+            Some(Awaited::Asked(None) | Awaited::Caller(_)) | None => {
+                self.state.replies.awaited.insert(channel, Awaited::Caller(caller));
+                self.driver.caller_stirs(self.state, self.now, channel);
             }
         }
         None
     }
 
+    /// A request with this place has been taken here. `None`: the place was discarded.
+    pub(super) fn hold_place(&mut self, channel: ChannelId, held: Option<Arc<Held>>, caller: Contact) {
+        let state = &mut *self.state;
+        if !state.machine.hold_reply(self.now, channel, caller) {
+            // The caller has been notified that the place is lost.
+            return state.replies.due.extend(held.map(Delivery::Unwanted));
+        }
+        let Some(held) = held else { return state.machine.end_reply(self.now, channel) };
+        let is_stirred = {
+            let slot = &mut *lock(&held.slot);
+            slot.is_here = true;
+            slot.early.is_some()
+        };
+        state.by_core.insert(held.core, (channel, Which::Sender));
+        if is_stirred {
+            state.replies.due.push(Delivery::Stirred(held.clone()));
+        }
+        state.replies.held.insert(channel, held);
+    }
+
+    /// The place with this slot is to leave for another node: its channel is stretched for that.
+    /// `None`: there is no such place.
+    pub(super) fn stretch_place(&mut self, core: CoreId) -> Option<ChannelId> {
+        let (channel, _) = *self.state.by_core.get(&core)?;
+        let held = self.state.replies.held.get(&channel).filter(|held| held.core == core)?;
+        let outlet = lock(&held.slot).outlet.take()?;
+        self.driver.stretch_held(self.state, self.now, channel, outlet, None);
+        Some(channel)
+    }
+}
+
+impl Driver {
     /// A caller may be gone.
     pub(super) fn caller_stirs(self: &Arc<Self>, state: &mut State, now: Time, channel: ChannelId) {
         let Some(Awaited::Caller(caller)) = state.replies.awaited.get(&channel) else { return };
@@ -285,18 +325,22 @@ impl Driver {
     pub(super) fn replied(
         self: &Arc<Self>,
         state: &mut State,
+        now: Time,
         channel: ChannelId,
         replied: Replied,
     ) -> Option<Delivery> {
         match (state.replies.awaited.remove(&channel), replied) {
             (Some(Awaited::Caller(caller)), Replied::Comes(from)) => self.stretch_caller(state, channel, from, caller),
             (Some(Awaited::Caller(caller)), replied) => return Some(Delivery::Replied(caller, replied)),
-            (_, replied) => {
+            (Some(Awaited::Asked(_)), replied) => {
                 if let Replied::Comes(from) = replied {
                     self.expect(state, (channel, Which::Receiver), Some(from));
                 }
-                state.replies.awaited.insert(channel, Awaited::Early(replied));
+                state.replies.awaited.insert(channel, Awaited::Asked(Some(replied)));
             }
+            // The caller left while the reply arrived.
+            (None, Replied::Comes(_)) => state.machine.end_home(now, channel, End::Gone),
+            (None, _) => {}
         }
         None
     }
@@ -306,38 +350,12 @@ impl Driver {
         state.release(channel).map(Delivery::Unwanted)
     }
 
-    /// To be delivered as soon as nothing is locked.
-    pub(super) fn deliver(&self, state: &mut State, delivery: Delivery) {
-        state.replies.due.push(delivery);
-    }
-
-    /// A request with this place has been taken here. `None`: the place was discarded.
-    pub(super) fn hold(locked: &mut Locked<'_>, channel: ChannelId, held: Option<Arc<Held>>, caller: Contact) {
-        if !locked.state.machine.hold_reply(locked.now, channel, caller) {
-            // The caller has been notified that the place is lost.
-            return locked.state.replies.due.extend(held.map(Delivery::Unwanted));
+    /// Delivers with the works that run next, or as soon as nothing is locked.
+    pub(super) fn deliver(&self, state: &mut State, delivery: Option<Delivery>, quick: Option<&mut Vec<QuickJob>>) {
+        match quick {
+            Some(jobs) => jobs.extend(delivery.map(QuickJob::deliver)),
+            None => state.replies.due.extend(delivery),
         }
-        let Some(held) = held else { return locked.state.machine.end_reply(locked.now, channel) };
-        let is_stirred = {
-            let slot = &mut *lock(&held.slot);
-            slot.is_here = true;
-            slot.early.is_some()
-        };
-        locked.state.by_core.insert(held.core, (channel, Which::Sender));
-        if is_stirred {
-            locked.state.replies.due.push(Delivery::Stirred(held.clone()));
-        }
-        locked.state.replies.held.insert(channel, held);
-    }
-
-    /// The place with this slot is to leave for another node: its channel is stretched for that.
-    /// `None`: there is no such place.
-    pub(super) fn stretch_place(locked: &mut Locked<'_>, core: CoreId) -> Option<ChannelId> {
-        let (channel, _) = *locked.state.by_core.get(&core)?;
-        let held = locked.state.replies.held.get(&channel).filter(|held| held.core == core)?;
-        let outlet = lock(&held.slot).outlet.take()?;
-        locked.driver.stretch_held(locked.state, locked.now, channel, outlet, None);
-        Some(channel)
     }
 
     /// `first`: what its holder has done.

@@ -117,12 +117,12 @@ pub(super) struct Replies {
     pub(super) due: Vec<Delivery>,
 }
 
-/// A reply to a call of this node.
+/// A reply to a call of this node, whose request has gone out.
 pub(super) enum Awaited {
+    /// It is not known yet that the request was taken. The reply may be here already.
+    Asked(Option<Replied>),
     /// The caller waits for it.
     Caller(Caller),
-    /// It is here, and it is not known yet that the request was taken.
-    Early(Replied),
 }
 
 /// The caller's slot.

@@ -31,10 +31,23 @@ impl<'de> Deserialize<'de> for Picky {
     }
 }
 
+/// Its drop panics at the server, once it was sent, and at the caller.
+#[derive(Debug, Serialize, Deserialize)]
+struct Bomb(u32);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if self.0 == 1 {
+            panic!("a reply is dropped");
+        }
+    }
+}
+
 #[derive(Bundle)]
 struct Desk {
     text: Call<usize, String>,
     picky: Call<u32, Picky>,
+    bomb: Call<u32, Bomb>,
     end: Call<u32, Receiver<u32>>,
 }
 
@@ -137,7 +150,7 @@ fn the_server_learns_that_a_caller_is_gone() -> Result {
 }
 
 #[test]
-fn a_call_whose_server_leaves_or_is_cut_off_for_good_ends() -> Result {
+fn a_call_whose_server_leaves_ends() -> Result {
     let sim = Sim::new(6);
     sim.run(async {
         let nodes = [Node::join("calls").await?, Node::join("calls").await?];
@@ -149,10 +162,81 @@ fn a_call_whose_server_leaves_or_is_cut_off_for_good_ends() -> Result {
             Ok::<_, Error>(place)
         });
         let place = left?;
-        assert!(matches!(reply, Err(CallError::NoReply(RecvError::NodeLost | RecvError::Closed))), "{reply:?}");
+        assert_eq!(reply, Err(CallError::NoReply(RecvError::NodeLost)));
         assert_eq!(place.send(Picky(1)), Err(Picky(1)), "no caller waits");
         Ok(())
     })
+}
+
+#[test]
+fn a_call_ends_when_its_connection_is_lost_for_good() -> Result {
+    with_desk(7, async |sim, nodes, client, server| {
+        let (reply, place) = par!(client.picky.call(1), async {
+            let place = next(&mut server.picky).await?.split().1;
+            // Its caller knows by then that the request was taken.
+            sleep(Duration::from_secs(1)).await;
+            sim.part(&nodes[0], &nodes[1]);
+            Ok::<_, Error>(place)
+        });
+        assert_eq!(reply, Err(CallError::NoReply(RecvError::NodeLost)));
+        assert_eq!(place?.send(Picky(1)), Err(Picky(1)), "no caller waits");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_reply_whose_drop_panics_hurts_nobody() -> Result {
+    with_desk(8, async |sim, _, client, server| {
+        sim.delay(Duration::from_millis(1), Duration::from_millis(1));
+        // The caller has given up when the reply arrives, or takes it.
+        for patience in [10_000, 1_500] {
+            let (called, served) = par!(client.bomb.call(1).within(Duration::from_micros(patience)), async {
+                let request = server.bomb.accept().within(Duration::from_millis(20)).await?;
+                sleep(Duration::from_millis(1)).await;
+                let _ = request.reply(Bomb(1));
+                Ok::<_, Error>(())
+            });
+            let has_replied = called.is_ok();
+            std::mem::forget(called);
+            served?;
+            assert_eq!(has_replied, patience == 10_000);
+            let (called, served) = par!(client.bomb.call(2), async {
+                let request = next(&mut server.bomb).await?;
+                Ok::<_, Error>(request.reply(Bomb(2)).is_ok())
+            });
+            assert_eq!((called?.0, served?), (2, true));
+        }
+        Ok(())
+    })
+}
+
+/// The caller's patience ends in the moment in which its reply arrives.
+#[test]
+fn a_caller_that_gives_up_when_its_reply_arrives_leaves_nothing() -> Result {
+    let (mut replies, mut calls) = (0, 0);
+    for seed in 0..200 {
+        with_desk(seed, async |sim, _, client, server| {
+            sim.delay(Duration::from_millis(1), Duration::from_millis(1));
+            for len in [3, 2_000, 4, 1] {
+                // The first request waits for the server's half.
+                let patience = Duration::from_micros(if calls % 4 == 0 { 10_000 } else { 2_999 + sim.below(3) });
+                let (called, served) = par!(client.text.call(len).within(patience), async {
+                    let request = next(&mut server.text).await?;
+                    sleep(Duration::from_millis(1)).await;
+                    let _ = request.reply("k".repeat(len));
+                    Ok::<_, Error>(())
+                });
+                replies += usize::from(called.is_ok());
+                calls += 1;
+                served?;
+                // Nothing of it is on its way.
+                sleep(Duration::from_millis(10)).await;
+            }
+            Ok(())
+        })?;
+    }
+    assert!(replies > calls * 3 / 10 && replies < calls * 9 / 10, "{replies} of {calls}");
+    Ok(())
 }
 
 /// Sockets are cut at any time, also between a request, its acknowledgement and the reply.

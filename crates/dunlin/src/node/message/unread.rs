@@ -22,7 +22,7 @@ use dunlin_proto::id::{ChannelId, NodeId, Ticket};
 use dunlin_proto::wire::{End, Read};
 
 use super::kept::Shelved;
-use super::{declaration, read_node, terms_of_reply, write_node};
+use super::{declaration, read_node, terms_for_one, write_node};
 use crate::lock::lock;
 use crate::node::budget::Budget;
 use crate::node::codec::Encoding;
@@ -120,7 +120,7 @@ pub(crate) fn read(reading: Reading, ticket: Ticket, by: NodeId, says: &Says<'_>
     let driver = says.speak(|locked| {
         let (channel_id, value_max) = (id::channel(), locked.state.machine.value_max());
         locked.state.machine.introduced(node, by, &addresses);
-        locked.state.machine.open_home_to(channel_id, terms_of_reply(value_max), declaration(), node);
+        locked.state.machine.open_home_to(channel_id, terms_for_one(value_max), declaration(), node);
         let budget = Budget::of(&inlet, locked.state.buffered_max);
         let kind = NewReceiverKind::Reply;
         let receiver = NewReceiver { inlet, budget, credits: 0, encoding, from: Some(node), kind };
