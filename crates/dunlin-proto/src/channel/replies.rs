@@ -13,6 +13,7 @@
 //!            ◀─── Reply, or Ended: there is none ──────────
 //!   (or      ──── Ended: no caller waits any more ────────▶ )
 //!   (or      ◀─── ReplyComes ──────────────────────────────   stretches: now a home, and a sending half)
+//!   (or      ◀─── Take, from a third node: the place has gone on to it, and ReplyComes follows)
 //! ```
 //!
 //! A frame about a place that is not here has crossed another one, and is ignored.
@@ -121,6 +122,15 @@ impl Channels {
             ToHome::ReplyComes => Replied::Comes(from),
             ToHome::Ended(End::Gone) => Replied::None,
             ToHome::Ended(_) => Replied::Lost,
+            // The place has gone on to this node, whose word is faster than that of the one before it.
+            ToHome::Take(_) => {
+                if let Some(AwaitedReply { from: holder }) = self.replies.awaited.get(&channel).copied()
+                    && holder != from
+                {
+                    self.hear_replied(peers, holder, channel, Replied::Comes(holder));
+                }
+                return false;
+            }
             _ => return false,
         };
         self.hear_replied(peers, from, channel, replied)
@@ -129,7 +139,8 @@ impl Channels {
     fn hear_replied(&mut self, peers: &mut impl Peers, from: NodeId, channel: ChannelId, replied: Replied) -> bool {
         if self.replies.awaited.get(&channel).is_none_or(|awaited| awaited.from != from) {
             let is_about_one = matches!(replied, Replied::Value(_) | Replied::Comes(_));
-            if is_about_one {
+            // (Perhaps its channel is here already.)
+            if is_about_one && !self.has_home(channel) {
                 peers.hears_nothing(from);
             }
             return is_about_one;

@@ -98,6 +98,27 @@ fn a_place_that_is_stretched_is_a_channel_with_the_terms_of_a_reply() {
     assert_eq!(sides[1].peers.heard, [Action::Proxy(CHANNEL, ProxyHears::Taken(0, there(HOME)))]);
 }
 
+/// The place goes on to a third node at once, and the word of that node is the first.
+#[test]
+fn a_place_may_be_taken_by_a_third_node_before_its_channel_is_announced() {
+    let [mut caller, mut holder] = called();
+    let third = NodeId(3);
+    // Its holder would announce the channel first.
+    caller.hear(SENDER, Frame::ToHome(CHANNEL, ToHome::Take(1))).unwrap();
+    assert_eq!(caller.said(), [(SENDER, Frame::FromHome(CHANNEL, FromHome::NotHome(1)))]);
+    assert!(caller.peers.heard.is_empty());
+    caller.hear(third, Frame::ToHome(CHANNEL, ToHome::Take(1))).unwrap();
+    let comes = Action::Replied(CHANNEL, Replied::Comes(SENDER));
+    assert_eq!(caller.peers.heard, [comes, Action::Home(CHANNEL, there(third), HomeHears::Take)]);
+    assert_eq!(caller.said(), [(SENDER, Frame::FromHome(CHANNEL, FromHome::Superseded(1)))]);
+    let Node { channels, peers } = &mut holder;
+    assert!(channels.stretch_reply(peers, CHANNEL).is_some());
+    for (_, frame) in holder.said() {
+        caller.hear(SENDER, frame).unwrap();
+    }
+    assert_eq!((caller.peers.heard.len(), caller.peers.nothing), (2, 0), "the announcement is no fault");
+}
+
 #[test]
 fn the_end_of_a_connection_ends_all_calls_over_it() {
     let [mut caller, mut holder] = called();
