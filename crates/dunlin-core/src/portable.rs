@@ -30,7 +30,8 @@ use serde::de::DeserializeOwned;
 ///
 /// A message must be the only owner of its ends. If an end has another owner (behind an `Arc`, say, with
 /// serde's feature `rc`), it stays there, the hand-over fails, and the reader of the message gets an error
-/// for the end: [`share`](crate::Sender::share) it instead.
+/// for the end: [`share`](crate::Sender::share) it instead. (A place for a reply may go all the same: the
+/// first reply is the one that counts.)
 ///
 /// Enums may be tagged in any of serde's ways, and fields flattened. An `untagged` enum is read by trying its
 /// variants; an end that a failed try has read is there for the next. Serde itself refuses two things, with

@@ -44,7 +44,7 @@ use crate::channel::queue::encoded::Remote;
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::state::Chan;
-pub use crate::channel::words::{Ended, Half, Link, Terms, Word};
+pub use crate::channel::words::{Ended, Half, Link, ReadPlaces, Request, SentPlaces, Terms, Word};
 use crate::error::Why;
 use crate::portable::Portable;
 use crate::portable::carrier::{Format, Outbox, Scratch, Sink, Write, catch, read_value};

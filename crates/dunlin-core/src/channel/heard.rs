@@ -83,12 +83,20 @@ impl<T: Send + 'static> Chan<T> {
     pub(crate) fn hear_from_sender(self: &Arc<Self>, word: Word) -> Result<(), Word> {
         match word {
             Word::Offer { ticket, value } => {
-                let Err(value) = self.hear_offer(ticket, value) else { return Ok(()) };
+                let Err(value) = self.hear_offer(ticket, value, false) else { return Ok(()) };
                 let given = value.clone();
                 let offered = self.with_linked(|queue, ends, after| {
                     queue.offer_encoded(ticket, Some(given), None, ends, after).is_ok()
                 });
                 if offered == Some(true) { Ok(()) } else { Err(Word::Offer { ticket, value }) }
+            }
+            Word::Request { ticket, value } => {
+                let Err(value) = self.hear_offer(ticket, value, true) else { return Ok(()) };
+                let given = value.clone();
+                let offered = self.with_linked(|queue, ends, after| {
+                    queue.takes_requests() && queue.offer_encoded(ticket, Some(given), None, ends, after).is_ok()
+                });
+                if offered == Some(true) { Ok(()) } else { Err(Word::Request { ticket, value }) }
             }
             Word::Sent { value } => {
                 let pushed = self.with_queue(|queue, _, after| {

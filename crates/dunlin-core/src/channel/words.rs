@@ -1,6 +1,7 @@
 //! The messages between the two halves of a channel over a link: [`crate::remote`] has the diagram.
 
-use std::task::Waker;
+use std::any::Any;
+use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 
@@ -16,6 +17,13 @@ pub enum Word {
         /// Which offer.
         ticket: u64,
         /// The encoded value.
+        value: Bytes,
+    },
+    /// To the home: like `Offer`, for a value with places for replies in it.
+    Request {
+        /// Which offer.
+        ticket: u64,
+        /// The message, as the link [described](Link::request) the places.
         value: Bytes,
     },
     /// To the home, which has promised a place for it: a value whose send is complete.
@@ -130,6 +138,15 @@ pub enum Ended {
     Poisoned(Reason),
 }
 
+/// A link's places for replies in a request that is sent.
+pub type SentPlaces = Box<dyn Any + Send>;
+
+/// An encoded value, with the places for replies in it, if it has any.
+pub type Request = (Bytes, Option<SentPlaces>);
+
+/// A link's places for replies in a request that has been decoded.
+pub type ReadPlaces = Box<dyn Any + Send>;
+
 /// The path from one half to the other: a place on the connection between two nodes.
 pub trait Link: Send + Sync {
     /// Queues a word behind those queued before. Returns the waker of the writing task, if that task must be
@@ -138,6 +155,42 @@ pub trait Link: Send + Sync {
     /// The caller holds the channel's lock. So this takes no lock but the link's own, runs no users' code,
     /// and wakes no task.
     fn say(&self, word: Word) -> Option<Waker>;
+
+    /// Encodes a value that may have places for replies in it, and no other ends: `write` encodes the value.
+    /// The caller holds no lock. This and the next four are only for a half whose agent stands by.
+    fn write_request(&self, write: &mut dyn FnMut() -> Poll<Result<Bytes, Why>>) -> Poll<Result<Request, Why>> {
+        write().map_ok(|value| (value, None))
+    }
+
+    /// Queues the offer of a value with places for replies in it. The link describes them in the message, and
+    /// keeps them until the outcome of the offer is known. The rules of [`say`](Self::say) hold.
+    fn request(&self, ticket: u64, value: Bytes, places: SentPlaces) -> Option<Waker> {
+        let _ = places;
+        self.say(Word::Offer { ticket, value })
+    }
+
+    /// Decodes a [`Request`](Word::Request): `read` decodes the value from a message without ends. The places
+    /// are the link's until the receive [takes](Self::takes) the request, or [does not](Self::takes_not). The
+    /// caller holds no lock.
+    fn read_request(
+        &self,
+        message: &Bytes,
+        read: &mut dyn FnMut(&Bytes) -> Result<(), Why>,
+    ) -> Result<ReadPlaces, Why> {
+        read(message).map(|()| -> ReadPlaces { Box::new(()) })
+    }
+
+    /// A receive takes this request, with these places: the word of that follows under the same lock. The
+    /// rules of [`say`](Self::say) hold.
+    fn takes(&self, ticket: u64, places: ReadPlaces) {
+        let _ = (ticket, places);
+    }
+
+    /// A receive does not take the request that it has decoded. The rules of [`say`](Self::say) hold.
+    fn takes_not(&self, places: ReadPlaces) -> Option<Waker> {
+        let _ = places;
+        None
+    }
 
     /// Ends the half here: it has sent all its words and receives no more. The rules of [`say`](Self::say)
     /// hold.
@@ -186,6 +239,7 @@ pub struct Terms {
     /// How large an encoded value may be, in bytes.
     pub value_max: u64,
     /// A value is a message of a node: [`Bytes`] and `Vec<u8>` travel unchanged, and a zero byte precedes any
-    /// other value, to mark a message without ends. An agent [stands by](crate::carrier::AnyOutlet::link).
+    /// other value, to mark a message without ends. Of ends only places for replies go over a link, in
+    /// [requests](Word::Request). An agent [stands by](crate::carrier::AnyOutlet::link).
     pub is_message: bool,
 }

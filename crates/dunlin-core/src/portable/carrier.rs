@@ -749,6 +749,13 @@ impl Sealed {
         self.ends.iter().find(|staged| staged.end.token == token)?.shared.as_ref()
     }
 
+    /// The message was taken, and its owner drops it later: returns its ends, in the order of their numbers.
+    /// One drop of each of them has no effect. `None`: the end is gone.
+    #[cfg(feature = "link")]
+    pub fn hand_over(self) -> impl Iterator<Item = Option<CarriedEnd>> {
+        self.ends.into_iter().map(|staged| (staged.another)(staged.end.token))
+    }
+
     /// The message was taken: consumes it, and returns its ends, in the order of their numbers.
     ///
     /// # Errors

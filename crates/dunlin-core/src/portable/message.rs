@@ -1,7 +1,8 @@
 //! Messages of a node that hold values only ([`Terms`]): written and read in the polls of their ends.
 //!
-//! The agent that stands by takes the other messages: a value with an end in it, or one whose `Serialize`
-//! fails. It also reports their errors.
+//! The link adds places for replies ([`write_request`](crate::remote::Link::write_request)). The agent that
+//! stands by takes the other messages: a value with any other end in it, or one whose `Serialize` fails. It
+//! also reports their errors.
 
 use std::any::Any;
 use std::task::{Poll, Waker};

@@ -286,7 +286,8 @@ impl State {
 
 fn onto_wire(word: Word) -> proto::Word {
     match word {
-        Word::Offer { ticket, value } => proto::Word::Offer(ticket, value),
+        // No agent stands by here, so no value has places for replies in it.
+        Word::Offer { ticket, value } | Word::Request { ticket, value } => proto::Word::Offer(ticket, value),
         Word::Sent { value } => proto::Word::Sent(value),
         Word::Opened { places } => proto::Word::Opened(places),
         Word::Credit { places } => proto::Word::Credit(places),

@@ -10,6 +10,7 @@
 //! unshared end goes anywhere; a shared end stays, and its handles go.
 
 pub(in crate::node) mod kept;
+pub(in crate::node) mod places;
 mod through;
 mod unread;
 
@@ -1203,9 +1204,7 @@ impl Arriving {
                 locked.state.has_settled(end.channel);
             }
             locked.state.garbage.push(Box::new(end.agent));
-            if let Some(held) = end.held {
-                locked.driver.deliver(locked.state, Some(Delivery::Unwanted(held)), None);
-            }
+            locked.state.drop_place(end.held);
         }
     }
 
@@ -1237,7 +1236,7 @@ fn run(chore: Chore) {
 fn adopt(end: ArrivingEnd, from: Contact, encoding: Encoding, locked: &mut Locked<'_>) {
     let ArrivingEnd { channel, coming, kind, agent, held } = end;
     match coming {
-        Coming::First if kind == EndKind::Reply => locked.hold_place(channel, held, from),
+        Coming::First if kind == EndKind::Reply => locked.state.hold_place(locked.now, channel, held, from),
         Coming::First => adopt_first(channel, kind, agent, from, encoding, locked),
         Coming::On(place, encoding) => adopt_on(channel, kind, agent, place, from, encoding, locked),
         // A dropped agent counts as a receiver that is gone.

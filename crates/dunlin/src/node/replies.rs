@@ -188,6 +188,30 @@ impl State {
         Some(held)
     }
 
+    /// A request with this place has been taken here. `None`: the place was discarded.
+    pub(super) fn hold_place(&mut self, now: Time, channel: ChannelId, held: Option<Arc<Held>>, caller: Contact) {
+        if !self.machine.hold_reply(now, channel, caller) {
+            // The caller has been notified that the place is lost.
+            return self.drop_place(held);
+        }
+        let Some(held) = held else { return self.machine.end_reply(now, channel) };
+        let is_stirred = {
+            let slot = &mut *lock(&held.slot);
+            slot.is_here = true;
+            slot.early.is_some()
+        };
+        self.by_core.insert(held.core, (channel, Which::Sender));
+        if is_stirred {
+            self.replies.due.push(Delivery::Stirred(held.clone()));
+        }
+        self.replies.held.insert(channel, held);
+    }
+
+    /// The message with this place was not received here.
+    pub(super) fn drop_place(&mut self, held: Option<Arc<Held>>) {
+        self.replies.due.extend(held.map(Delivery::Unwanted));
+    }
+
     /// The places for which something is to be delivered.
     pub(super) fn take_due(&mut self) -> Vec<Delivery> {
         std::mem::take(&mut self.replies.due)
@@ -267,26 +291,6 @@ impl Locked<'_> {
             }
         }
         None
-    }
-
-    /// A request with this place has been taken here. `None`: the place was discarded.
-    pub(super) fn hold_place(&mut self, channel: ChannelId, held: Option<Arc<Held>>, caller: Contact) {
-        let state = &mut *self.state;
-        if !state.machine.hold_reply(self.now, channel, caller) {
-            // The caller has been notified that the place is lost.
-            return state.replies.due.extend(held.map(Delivery::Unwanted));
-        }
-        let Some(held) = held else { return state.machine.end_reply(self.now, channel) };
-        let is_stirred = {
-            let slot = &mut *lock(&held.slot);
-            slot.is_here = true;
-            slot.early.is_some()
-        };
-        state.by_core.insert(held.core, (channel, Which::Sender));
-        if is_stirred {
-            state.replies.due.push(Delivery::Stirred(held.clone()));
-        }
-        state.replies.held.insert(channel, held);
     }
 
     /// The place with this slot is to leave for another node: its channel is stretched for that.

@@ -27,7 +27,6 @@ use tokio::sync::{oneshot, watch};
 
 use super::applicant::{Applicant, Authorize};
 use super::bell::{Bell, EndWaker};
-use super::bridge::link::{MachineLink, Machines};
 use super::budget::Budget;
 use super::codec::Encoding;
 use super::events::{Limit, NodeEvent};
@@ -219,13 +218,6 @@ impl Guarded {
         let now = self.clock.now();
         self.read.store(now.0, Ordering::Relaxed);
         now
-    }
-}
-
-impl Machines for Guarded {
-    fn speak_now(&self, f: &mut dyn FnMut(&mut Machine, Time)) {
-        let now = self.now();
-        f(&mut self.locked().machine, now);
     }
 }
 
@@ -571,14 +563,6 @@ pub(crate) struct Says<'a> {
 impl Says<'_> {
     pub(crate) fn half(&self) -> Half {
         (self.channel, self.which)
-    }
-
-    /// A link of this half over the machine. `from`: for a home, where its sending half is. `None`: the half
-    /// has ended.
-    pub(super) fn link(&self, from: Option<NodeId>) -> Option<Arc<MachineLink>> {
-        let bridge = self.speak(|locked| locked.state.waker_of(self.half()))?;
-        let node = Arc::downgrade(&self.driver.guarded);
-        Some(MachineLink::new(node, self.half(), bridge, from))
     }
 
     /// Which node of this program carries the channel's messages here.

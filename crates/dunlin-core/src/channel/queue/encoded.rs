@@ -6,7 +6,7 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 
 use super::value::Source;
-use crate::channel::words::{Link, Terms};
+use crate::channel::words::{Link, ReadPlaces, Terms};
 use crate::choice::decision::{Branching, Reserver};
 use crate::error::Why;
 
@@ -38,6 +38,8 @@ pub(crate) struct Remote<T> {
     pub(super) is_open: bool,
     /// The home has announced that its receiver is gone.
     pub(crate) receiver_gone: bool,
+    /// Some of its values have places for replies in them.
+    pub(crate) has_places: bool,
 }
 
 impl<T> Remote<T> {
@@ -54,6 +56,7 @@ impl<T> Remote<T> {
             reads: 0,
             is_open: false,
             receiver_gone: false,
+            has_places: false,
         }
     }
 
@@ -69,21 +72,21 @@ impl<T> Remote<T> {
 
     /// The state of bytes that the read with number `mark`, if any, decodes. `Err`: a new read with this
     /// number must decode them.
-    pub(super) fn stand(&mut self, mark: Option<u64>, own: Branching<'_>) -> Result<Read<T>, u64> {
+    pub(super) fn stand(&mut self, mark: Option<u64>, own: Branching<'_>) -> Result<Stand<T>, u64> {
         if let Some(decoded) = self.decoded.as_mut().filter(|decoded| mark == Some(decoded.number)) {
             match decoded.value.take() {
-                Some(Err(why)) => return Ok(Read::Unreadable(why)),
+                Some(Err(why)) => return Ok(Stand::Unreadable(why)),
                 value => decoded.value = value,
             }
-            return Ok(Read::Here);
+            return Ok(Stand::Here);
         }
         if mark.is_some() {
-            return Ok(Read::ByOther);
+            return Ok(Stand::ByOther);
         }
         // A choice is closed while it decodes. Otherwise another party could decide it, and the decoding
         // would be wasted.
         if own.is_some_and(|(decision, _)| !decision.close_now()) {
-            return Ok(Read::ChoiceGone);
+            return Ok(Stand::ChoiceGone);
         }
         let number = self.reads;
         self.reads += 1;
@@ -91,12 +94,31 @@ impl<T> Remote<T> {
     }
 
     pub(super) fn reading(&self, ticket: u64, number: u64, bytes: Bytes) -> Reading<T> {
-        Reading { ticket, number, bytes, decode: self.decode, terms: self.terms, value: None }
+        Reading {
+            ticket,
+            number,
+            bytes,
+            decode: self.decode,
+            terms: self.terms,
+            request: None,
+            places: None,
+            value: None,
+        }
     }
 
-    /// Takes the value, if the read with this number has decoded it.
-    pub(super) fn take_decoded(&mut self, mark: Option<u64>) -> Option<T> {
+    /// The same for an offer.
+    pub(super) fn reading_of_offer(&self, ticket: u64, number: u64, bytes: Bytes) -> Reading<T> {
+        let has_places = self.has_places && bytes.first().is_some_and(|count| *count > 0);
+        let mut reading = self.reading(ticket, number, bytes);
+        reading.request = has_places.then(|| self.link.clone());
+        reading
+    }
+
+    /// Takes the value, if the read with this number has decoded it. `far`: it is of this offer of the
+    /// sending half.
+    pub(super) fn take_decoded(&mut self, mark: Option<u64>, far: Option<u64>) -> Option<T> {
         let decoded = self.decoded.as_mut().filter(|decoded| mark == Some(decoded.number))?;
+        far.into_iter().for_each(|far| decoded.is_taken(far));
         decoded.value.take().and_then(Result::ok)
     }
 }
@@ -119,6 +141,14 @@ pub(crate) enum Slot {
         /// The number of the read that decodes the value.
         read: Option<u64>,
     },
+}
+
+/// What encodes a send through the slot.
+pub(crate) struct ForSlot<T> {
+    pub(crate) encode: Encode<T>,
+    pub(crate) terms: Terms,
+    /// Values have had places for replies in them: they are encoded by this link.
+    pub(crate) link: Option<Arc<dyn Link>>,
 }
 
 /// A link's data of one offer, if any. Boxed, because most offers belong to channels without a link, and are
@@ -248,23 +278,50 @@ pub(crate) struct Reading<T> {
     pub(super) bytes: Bytes,
     pub(super) decode: Decode<T>,
     pub(super) terms: Terms,
+    /// It has places for replies in it, which this link accepts.
+    request: Option<Arc<dyn Link>>,
+    places: Option<ReadPlaces>,
     pub(super) value: Option<Result<T, Why>>,
 }
 
 impl<T> Reading<T> {
     /// Decodes the value, unless it has been decoded.
     pub(crate) fn decode(&mut self) {
-        let decoded = || (self.decode)(&self.bytes, self.terms);
-        self.value.get_or_insert_with(decoded);
+        if self.value.is_some() {
+            return;
+        }
+        self.value = Some(match &self.request {
+            None => (self.decode)(&self.bytes, self.terms),
+            Some(_) => self.decode_request(),
+        });
+    }
+
+    #[inline(never)]
+    fn decode_request(&mut self) -> Result<T, Why> {
+        let mut value = Err(Why::Unsendable("the message is empty".into()));
+        let mut read = |bytes: &Bytes| {
+            value = (self.decode)(bytes, self.terms);
+            value.as_ref().map(drop).map_err(Clone::clone)
+        };
+        self.places = self.request.as_ref().map(|link| link.read_request(&self.bytes, &mut read)).transpose()?;
+        value
+    }
+
+    /// The offer `far` of the sending half is taken with this value.
+    pub(super) fn is_taken(&mut self, far: u64) {
+        if let (Some(link), Some(places)) = (&self.request, self.places.take()) {
+            link.takes(far, places);
+        }
+    }
+
+    /// The value is not taken. Returns the waker to wake.
+    pub(super) fn is_not_taken(&mut self) -> Option<Waker> {
+        self.request.as_ref()?.takes_not(self.places.take()?)
     }
 
     /// The value, decoded.
     pub(crate) fn into_value(self) -> Option<Result<T, Why>> {
         self.value
-    }
-
-    pub(crate) fn number(&self) -> u64 {
-        self.number
     }
 
     pub(crate) fn is_readable(&self) -> bool {
@@ -273,7 +330,7 @@ impl<T> Reading<T> {
 }
 
 /// The state of the value that a receive would take.
-pub(super) enum Read<T> {
+pub(super) enum Stand<T> {
     /// It is available, or has just been decoded.
     Here,
     /// It must be decoded first.

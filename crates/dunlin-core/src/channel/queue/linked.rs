@@ -12,13 +12,13 @@ use std::task::Waker;
 use bytes::Bytes;
 
 use super::Queue;
-use super::encoded::{BUFFERED, Encode, Encoding, From, Linked, Read, Reading, Remote, Request, Slot};
+use super::encoded::{BUFFERED, Encoding, ForSlot, From, Linked, Reading, Remote, Request, Slot, Stand};
 use super::events::{ByLink, FromReceiver, FromSender, Given, Heard};
 use super::offer::{Away, Ends, FromFar, Known, Offer, Offered, Owner, Standing, Unread};
 use super::value::{Source, Value};
 use crate::channel::after::After;
 use crate::channel::policy::{Admit, Window};
-use crate::channel::words::{Ended, Link, Terms, Word};
+use crate::channel::words::{Ended, Link, SentPlaces, Word};
 use crate::choice::decision::{Branching, Reserve, Reserver};
 use crate::error::{Failed, MessageId, Why};
 use crate::handle::Handle;
@@ -44,7 +44,7 @@ fn apart(value: Bytes) -> Bytes {
 impl<T> Queue<T> {
     /// What encodes a send of the end through the slot. `None`: the slot is in use, or the queue holds other
     /// work.
-    pub(crate) fn slot_for_send(&self) -> Option<(Encode<T>, Terms)> {
+    pub(crate) fn slot_for_send(&self) -> Option<ForSlot<T>> {
         let remote = self.remote.as_deref()?;
         let is_free = self.outlet.is_some()
             && remote.is_open
@@ -56,16 +56,22 @@ impl<T> Queue<T> {
             && self.stranded.is_empty()
             && !self.sender_claimed
             && self.senders_bound.is_none();
-        is_free.then_some((remote.encode, remote.terms))
+        is_free.then(|| ForSlot {
+            encode: remote.encode,
+            terms: remote.terms,
+            link: remote.has_places.then(|| remote.link.clone()),
+        })
     }
 
     /// Offers a value of the end through the slot. Returns the ticket, and the waker to wake.
-    pub(crate) fn offer_in_slot(&mut self, value: Bytes) -> Option<(u64, Option<Waker>)> {
+    pub(crate) fn offer_in_slot(&mut self, value: Bytes, places: Option<SentPlaces>) -> Option<(u64, Option<Waker>)> {
         let ticket = self.next_ticket;
         let remote = self.remote.as_deref_mut()?;
         self.next_ticket += 1;
         remote.slot = Slot::Out { ticket, taken: false };
-        Some((ticket, remote.link.say(Word::Offer { ticket, value })))
+        let Some(places) = places else { return Some((ticket, remote.link.say(Word::Offer { ticket, value }))) };
+        remote.has_places = true;
+        Some((ticket, remote.link.request(ticket, value, places)))
     }
 
     /// Whether the queue is a home that needs no more than the slot.
@@ -87,12 +93,19 @@ impl<T> Queue<T> {
 
     /// Puts an offer of the sending half into the slot. `Err`: the slot is taken, or the queue holds other
     /// work. `is_watched`: a receive waits at the slot, so the queue holds none.
-    pub(crate) fn put_in_slot(&mut self, number: u64, value: Bytes, is_watched: bool) -> Result<(), Bytes> {
+    pub(crate) fn put_in_slot(
+        &mut self,
+        number: u64,
+        value: Bytes,
+        has_places: bool,
+        is_watched: bool,
+    ) -> Result<(), Bytes> {
         let ticket = self.next_ticket;
         let is_free = is_watched || self.may_take_from_slot();
         match self.remote.as_deref_mut() {
             Some(remote) if is_free && matches!(remote.slot, Slot::Empty) => {
                 self.next_ticket += 1;
+                remote.has_places |= has_places;
                 let value = if is_watched { value } else { apart(value) };
                 remote.slot = Slot::In { ticket, number, value, read: None };
                 Ok(())
@@ -109,18 +122,18 @@ impl<T> Queue<T> {
         remote.reads += 1;
         *read = Some(number);
         let (ticket, bytes) = (*ticket, value.clone());
-        Some(remote.reading(ticket, number, bytes))
+        Some(remote.reading_of_offer(ticket, number, bytes))
     }
 
-    /// Takes the offer in the slot for the receive whose read has this number. `None`: it is not there any
-    /// more.
-    pub(crate) fn take_from_slot(&mut self, reading: u64) -> Option<Option<Waker>> {
+    /// Takes the offer in the slot for the receive that has read it. `None`: it is not there any more.
+    pub(crate) fn take_from_slot(&mut self, reading: &mut Reading<T>) -> Option<Option<Waker>> {
         let remote = self.remote.as_deref_mut()?;
         let Slot::In { number, read, .. } = remote.slot else { return None };
-        if read != Some(reading) {
+        if read != Some(reading.number) {
             return None;
         }
         remote.slot = Slot::Empty;
+        reading.is_taken(number);
         Some(remote.link.say(Word::Taken { ticket: number }))
     }
 
@@ -208,7 +221,7 @@ impl<T> Queue<T> {
         }
     }
 
-    fn link(&self) -> Option<&Arc<dyn Link>> {
+    pub(crate) fn link(&self) -> Option<&Arc<dyn Link>> {
         self.remote.as_ref().map(|remote| &remote.link)
     }
 
@@ -731,6 +744,13 @@ impl<T> Queue<T> {
         Ok(())
     }
 
+    /// Whether a value with places for replies can wait here: not in a buffer, where it is taken unread.
+    pub(crate) fn takes_requests(&mut self) -> bool {
+        let takes = self.buffering.is_none();
+        self.remote.iter_mut().for_each(|remote| remote.has_places |= takes);
+        takes
+    }
+
     /// Puts an offered value into the buffer, if the policy has room for it.
     fn admit_encoded(&mut self, value: &mut Option<Bytes>, ends: Ends, after: &mut After<T>) -> Offered {
         if let Some(why) = self.no_more_sends(ends) {
@@ -837,28 +857,28 @@ impl<T> Queue<T> {
     }
 
     /// The state of the value of an offer that a receive would take.
-    pub(super) fn read(&mut self, index: usize, own: Branching<'_>) -> Read<T> {
-        let Some(remote) = &mut self.remote else { return Read::Here };
+    pub(super) fn read(&mut self, index: usize, own: Branching<'_>) -> Stand<T> {
+        let Some(remote) = &mut self.remote else { return Stand::Here };
         let offer = &mut self.offers[index];
-        let Value::Encoded(bytes) = &offer.value else { return Read::Here };
+        let Value::Encoded(bytes) = &offer.value else { return Stand::Here };
         match remote.stand(offer.linked.read(), own) {
             Ok(read) => read,
             Err(number) => {
-                let reading = remote.reading(offer.ticket, number, bytes.clone());
+                let reading = remote.reading_of_offer(offer.ticket, number, bytes.clone());
                 offer.linked.make().read = Some(number);
-                Read::ToDecode(Box::new(reading))
+                Stand::ToDecode(Box::new(reading))
             }
         }
     }
 
     /// The same for the first value in the buffer.
-    pub(super) fn read_buffered(&mut self, own: Branching<'_>) -> Read<T> {
-        let (Some(encoded), Some(remote)) = (self.buffer.first_encoded(), &mut self.remote) else { return Read::Here };
+    pub(super) fn read_buffered(&mut self, own: Branching<'_>) -> Stand<T> {
+        let (Some(encoded), Some(remote)) = (self.buffer.first_encoded(), &mut self.remote) else { return Stand::Here };
         match remote.stand(encoded.read, own) {
             Ok(read) => read,
             Err(number) => {
                 encoded.read = Some(number);
-                Read::ToDecode(Box::new(remote.reading(BUFFERED, number, encoded.bytes.clone())))
+                Stand::ToDecode(Box::new(remote.reading(BUFFERED, number, encoded.bytes.clone())))
             }
         }
     }
@@ -866,12 +886,13 @@ impl<T> Queue<T> {
     /// The decoded first value of the buffer, for the receive that takes it.
     pub(super) fn take_decoded_first(&mut self) -> Option<T> {
         let mark = self.buffer.first_encoded()?.read;
-        self.remote.as_mut()?.take_decoded(mark)
+        self.remote.as_mut()?.take_decoded(mark, None)
     }
 
     /// Records a value that a receive has decoded, before it looks again.
-    pub(crate) fn has_decoded(&mut self, reading: Reading<T>, after: &mut After<T>) {
+    pub(crate) fn has_decoded(&mut self, mut reading: Reading<T>, after: &mut After<T>) {
         let Some(remote) = &mut self.remote else {
+            after.wakes.add(reading.is_not_taken());
             return after.dropped.extend(reading.into_value().and_then(Result::ok));
         };
         // An agent decodes it once more, and reports the error.
@@ -885,8 +906,8 @@ impl<T> Queue<T> {
 
     /// Puts the decoded value into its offer, which is being taken.
     pub(super) fn take_decoded(&mut self, index: usize) {
-        let mark = self.offers[index].linked.read();
-        if let Some(value) = self.remote.as_mut().and_then(|remote| remote.take_decoded(mark)) {
+        let (mark, far) = (self.offers[index].linked.read(), self.offers[index].far.as_ref().map(|far| far.number));
+        if let Some(value) = self.remote.as_mut().and_then(|remote| remote.take_decoded(mark, far)) {
             self.offers[index].value = Value::Here(value);
         }
     }
@@ -894,7 +915,8 @@ impl<T> Queue<T> {
     /// Ends the read. An untaken value is dropped; its offer, if that stands, is available to other receives
     /// again, and so are the offers that they skipped behind it.
     pub(crate) fn end_reading(&mut self, after: &mut After<T>) {
-        let Some(reading) = self.remote.as_mut().and_then(|remote| remote.decoded.take()) else { return };
+        let Some(mut reading) = self.remote.as_mut().and_then(|remote| remote.decoded.take()) else { return };
+        after.wakes.add(reading.is_not_taken());
         if reading.ticket == BUFFERED {
             let first = self.buffer.first_encoded().filter(|first| first.read == Some(reading.number));
             first.into_iter().for_each(|first| first.read = None);

@@ -974,11 +974,11 @@ impl<T> Queue<T> {
         if !self.buffer.is_empty() {
             #[cfg(feature = "link")]
             match self.read_buffered(own) {
-                encoded::Read::Here => {}
-                encoded::Read::ByOther => return Took::Nothing,
-                encoded::Read::ChoiceGone => return Took::ChoiceGone,
-                encoded::Read::ToDecode(reading) => return Took::Reads(reading),
-                encoded::Read::Unreadable(why) => return Took::Unreadable(why),
+                encoded::Stand::Here => {}
+                encoded::Stand::ByOther => return Took::Nothing,
+                encoded::Stand::ChoiceGone => return Took::ChoiceGone,
+                encoded::Stand::ToDecode(reading) => return Took::Reads(reading),
+                encoded::Stand::Unreadable(why) => return Took::Unreadable(why),
             }
             if !commit(own) {
                 return Took::ChoiceGone;
@@ -1047,12 +1047,12 @@ impl<T> Queue<T> {
             }
             #[cfg(feature = "link")]
             match self.read(index, own) {
-                encoded::Read::Here => {}
+                encoded::Stand::Here => {}
                 // Offers behind it are later ones of the same sender.
-                encoded::Read::ByOther => return Took::Nothing,
-                encoded::Read::ChoiceGone => return Took::ChoiceGone,
-                encoded::Read::ToDecode(reading) => return Took::Reads(reading),
-                encoded::Read::Unreadable(why) => {
+                encoded::Stand::ByOther => return Took::Nothing,
+                encoded::Stand::ChoiceGone => return Took::ChoiceGone,
+                encoded::Stand::ToDecode(reading) => return Took::Reads(reading),
+                encoded::Stand::Unreadable(why) => {
                     index = self.fail(index, why, after);
                     continue;
                 }

@@ -19,7 +19,7 @@ use super::{
     publish, store,
 };
 use crate::channel::after::After;
-use crate::channel::queue::encoded::{Encoding, Slot};
+use crate::channel::queue::encoded::{Encoding, ForSlot, Slot};
 use crate::choice::ChoiceCx;
 use crate::error::{Failed, RecvError};
 use crate::waits::Doing;
@@ -79,10 +79,20 @@ impl<T> Chan<T> {
             let is_plain = post.handle == Handle::END && !g.has_any(SLOT | ENDED);
             g.queue.as_ref().filter(|_| is_plain).and_then(|queue| queue.slot_for_send())
         };
-        let (Some((encode, terms)), Some(unsent)) = (may(&g), &*value) else { return Err(g) };
+        let (Some(ForSlot { encode, terms, link }), Some(unsent)) = (may(&g), &*value) else { return Err(g) };
         drop(g);
-        let bytes = match encode(unsent, terms, terms.value_max, cx.waker()) {
-            Poll::Ready(Ok(bytes)) => bytes,
+        let mut write = || encode(unsent, terms, terms.value_max, cx.waker());
+        let mut encoded = match &link {
+            Some(link) => link.write_request(&mut write),
+            None => write().map_ok(|bytes| (bytes, None)),
+        };
+        if link.is_none() && terms.is_message && matches!(encoded, Poll::Ready(Err(_))) {
+            // It may have failed for the places in it.
+            let link = self.state.lock().queue.as_ref().and_then(|queue| queue.link().cloned());
+            encoded = link.map_or(encoded, |link| link.write_request(&mut write));
+        }
+        let (bytes, places) = match encoded {
+            Poll::Ready(Ok(encoded)) => encoded,
             Poll::Ready(Err(_)) if terms.is_message => {
                 // The agent reports the error, or can send the value.
                 self.unlink();
@@ -95,10 +105,14 @@ impl<T> Chan<T> {
         g = self.state.lock();
         if may(&g).is_none() {
             drop(g);
+            if places.is_some() {
+                self.unlink();
+                return Err(self.lock());
+            }
             return Ok(self.send_encoded(Encoding::done(encode, terms, bytes), post, value, cx));
         }
         let stale = g.waiter.replace(wake::keep(cx.waker()));
-        let offered = g.queue.as_mut().and_then(|queue| queue.offer_in_slot(bytes));
+        let offered = g.queue.as_mut().and_then(|queue| queue.offer_in_slot(bytes, places));
         let Some((ticket, waker)) = offered else { return Err(g) };
         if let Some(value) = value.take() {
             g.value = Some(value);
@@ -181,14 +195,14 @@ impl<T> Chan<T> {
     }
 
     /// Puts an offer of the sending half into the slot. `Err`: something else is pending.
-    pub(crate) fn hear_offer(&self, number: u64, value: Bytes) -> Result<(), Bytes> {
+    pub(crate) fn hear_offer(&self, number: u64, value: Bytes, has_places: bool) -> Result<(), Bytes> {
         let mut g = self.state.lock();
         if g.has_any(ENDED) {
             return Err(value);
         }
         let is_watched = g.has(SLOT | WATCHED);
         let Some(queue) = &mut g.queue else { return Err(value) };
-        queue.put_in_slot(number, value, is_watched)?;
+        queue.put_in_slot(number, value, has_places, is_watched)?;
         let waker = if is_watched { g.waiter.take() } else { None };
         g.clear(WATCHED);
         g.set(SLOT | OFFER);
@@ -222,7 +236,7 @@ impl<T> Chan<T> {
         reading.decode();
         g = self.state.lock();
         if reading.is_readable()
-            && let Some(waker) = g.queue.as_mut().and_then(|queue| queue.take_from_slot(reading.number()))
+            && let Some(waker) = g.queue.as_mut().and_then(|queue| queue.take_from_slot(&mut reading))
         {
             g.clear(SLOT | OFFER);
             drop(g);

@@ -18,6 +18,7 @@ use super::link::{MachineLink, Tries, terms};
 use super::words::{failure, full_poison, poison, reason};
 use crate::node::budget::Budget;
 use crate::node::codec::{self, Encoding};
+use crate::node::message::places;
 use crate::node::message::{self, Arriving, Completion, Leaving, NotNow, Reading, Reads, WINDOW};
 use crate::node::state::{Bridge, Delivery, Says, Told};
 
@@ -140,7 +141,7 @@ impl ReceivingBridge {
         if self.link.is_some() || !self.tries.is_worth_one() || !is_plain || is_open {
             return;
         }
-        let Some(link) = says.link(Some(from)) else { return };
+        let Some(link) = says.link(self.encoding, Some(from)) else { return };
         link.set_budget(self.budget.take());
         let is_linked = inlet.link(terms(self.encoding, u64::MAX), link.clone());
         self.tries.count(is_linked);
@@ -213,6 +214,9 @@ impl ReceivingBridge {
     fn hear_linked(&self, heard: HomeHears) -> Result<(), HomeHears> {
         let Some(inlet) = self.inlet.as_ref().filter(|_| self.link.is_some()) else { return Err(heard) };
         let word = match heard {
+            HomeHears::Offered(ticket, value) if self.carries_ends && places::is_request(&value) => {
+                Word::Request { ticket, value }
+            }
             // Their ends need the agent.
             HomeHears::Offered(_, ref bytes) | HomeHears::Granted(_, _, ref bytes) | HomeHears::Sent(ref bytes)
                 if self.with_ends(bytes).is_some() =>
@@ -814,7 +818,7 @@ const NO_PLACE: &str = "the place where the value can be read is not encoded by 
 /// The machine's event, for a word that the queue does not handle itself.
 fn unheard(word: Word) -> HomeHears {
     match word {
-        Word::Offer { ticket, value } => HomeHears::Offered(ticket, value),
+        Word::Offer { ticket, value } | Word::Request { ticket, value } => HomeHears::Offered(ticket, value),
         Word::Sent { value } => HomeHears::Sent(value),
         Word::OfferChoice { ticket, choice } => HomeHears::OfferedByChoice(ticket, choice),
         Word::Grant { ticket, request, value } => HomeHears::Granted(ticket, request, value),

@@ -138,7 +138,7 @@ impl SendingBridge {
         if self.link.is_some() || !self.tries.is_worth_one() || !is_plain || is_open || self.gone || self.retires {
             return;
         }
-        let Some(link) = says.link(None) else { return };
+        let Some(link) = says.link(self.encoding, None) else { return };
         let is_linked = outlet.link(terms(self.encoding, value_max.saturating_sub(OVERHEAD)), link.clone());
         self.tries.count(is_linked);
         self.link = Some(link).filter(|_| is_linked);
@@ -165,7 +165,8 @@ impl SendingBridge {
         let Some(Open { offers, requests }) = open else { return Vec::new() };
         let link = self.link.take();
         for (ticket, value, granted) in offers {
-            let leaving = Leaving::nothing(self.encoding);
+            let leaving = link.as_ref().and_then(|link| link.take_asked(ticket));
+            let leaving = leaving.unwrap_or_else(|| Leaving::nothing(self.encoding));
             self.kept.insert(ticket, Kept { value, leaving, bytes: 0, granted, _shelved: None });
         }
         while let Some(ticket) = link.as_ref().and_then(|link| link.next_refused()) {
@@ -186,8 +187,9 @@ impl SendingBridge {
 
     /// While the agent stands by, the queue itself receives the words of offers.
     fn hear_linked(&self, heard: &ProxyHears) -> bool {
-        let (Some(outlet), Some(_)) = (&self.outlet, &self.link) else { return false };
+        let (Some(outlet), Some(link)) = (&self.outlet, &self.link) else { return false };
         self.hear_refused();
+        settle_asked(link, heard);
         let word = match *heard {
             ProxyHears::Taken(ticket, _) => Word::Taken { ticket },
             ProxyHears::Held(ticket, _) => Word::Held { ticket },
@@ -210,12 +212,17 @@ impl SendingBridge {
     /// Whether the agent stands by. Otherwise it must be polled.
     fn poll_linked(&self, cx: &Context<'_>) -> bool {
         self.hear_refused();
-        self.link.is_some() && self.outlet.as_ref().is_some_and(|outlet| outlet.stands_by(cx))
+        let goes_on = self.link.as_ref().is_some_and(|link| !link.is_stuck());
+        goes_on && self.outlet.as_ref().is_some_and(|outlet| outlet.stands_by(cx))
     }
 
     /// Makes offers available again that were reserved and not taken.
     fn hear_refused(&self) {
         let (Some(outlet), Some(link)) = (&self.outlet, &self.link) else { return };
+        if link.is_stuck() {
+            // The agent resumes, and makes it available.
+            return;
+        }
         while let Some(ticket) = link.next_refused() {
             // (If the agent resumes, it has the value.)
             let _ = outlet.hear(Word::Abort { ticket });
@@ -935,6 +942,9 @@ impl Bridge for SendingBridge {
         if self.poll_linked(cx) {
             return Poll::Pending;
         }
+        if self.link.as_ref().is_some_and(|link| link.is_stuck()) {
+            self.outlet.iter().for_each(AnyOutlet::unlink);
+        }
         self.take_over(says);
         loop {
             let Some(outlet) = &mut self.outlet else {
@@ -1057,6 +1067,23 @@ impl Bridge for SendingBridge {
         unknown.iter().for_each(|ticket| says.withdraw(*ticket));
         says.end_proxy(End::Gone);
         self.lost(&unknown, &[], says);
+    }
+}
+
+/// The places for replies in a request whose outcome is known go to its receiver, or stay here.
+fn settle_asked(link: &MachineLink, heard: &ProxyHears) {
+    let (ticket, taker) = match *heard {
+        ProxyHears::Taken(ticket, taker) | ProxyHears::Held(ticket, taker) => (ticket, Some(taker)),
+        ProxyHears::Failed(_, Failure::Unknown | Failure::Unread) => return,
+        ProxyHears::Failed(ticket, _) | ProxyHears::Withdrawn(ticket) => (ticket, None),
+        _ => return,
+    };
+    let Some(places) = link.take_asked(ticket) else { return };
+    let Some(driver) = link.driver() else { return };
+    let says = Says { driver: &driver, channel: link.channel(), which: Which::Sender };
+    match taker {
+        Some(taker) => places.hand_over_places(taker, &says),
+        None => places.stay(&says),
     }
 }
 
