@@ -60,6 +60,20 @@ pub struct MailboxId {
     pub bits: u64,
 }
 
+/// A process of a node, as other nodes know it. Only a node that has been given the random bits can send a
+/// signal to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessId {
+    /// Its node.
+    pub life: Life,
+    /// Its number. A node uses each once, in one incarnation.
+    pub number: u64,
+    /// Where its node finds it.
+    pub place: u32,
+    /// 64 random bits.
+    pub bits: u64,
+}
+
 /// The number of an offer on a channel. The sending half chooses it; a node uses a number only once on a
 /// channel.
 pub type Ticket = u64;

@@ -85,6 +85,7 @@ mod reach;
 mod relay;
 #[doc(hidden)]
 pub mod seldom;
+mod signal;
 pub mod source;
 pub mod time;
 pub mod wire;
@@ -99,4 +100,5 @@ pub use flush::Mark;
 pub use machine::{Action, Census, Closed, Declined, Machine, Replied};
 pub use misbehaved::PeerMisbehaved;
 pub use post::state::{NotPosted, PostHears};
+pub use signal::state::{NotSignalled, SignalHears};
 pub use source::Source;

@@ -102,6 +102,17 @@ pub enum PeerMisbehaved {
         posts_left: u32,
     },
 
+    // Signals.
+    /// A watch under a number that is in use.
+    #[error("a watch with number {0}, which is in use")]
+    WatchInUse(u64),
+    /// A node may have only so many watches at another one.
+    #[error("more than {watches_max} watches of processes")]
+    TooManyWatches {
+        /// The limit.
+        watches_max: usize,
+    },
+
     // Frames of a sending half.
     /// A half that is gone may send nothing more.
     #[error("a frame from a sending half that has ended")]

@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 
 use bytes::{Bytes, BytesMut};
-use dunlin_proto::id::{ChannelId, Incarnation, Life, MailboxId, NodeId};
+use dunlin_proto::id::{ChannelId, Incarnation, Life, MailboxId, NodeId, ProcessId};
 use dunlin_proto::wire::codec::{self, Next};
 use dunlin_proto::wire::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Kind, Memory, Moved, Names, NoDial, NoRelay,
-    Poison, Post, Read, Rejection, Relay, Room, Status, Terms, ToHome, Travel, Which,
+    Declaration, End, Exit, Expected, Face, Failure, Frame, FromHome, Head, Kind, Memory, Moved, Names, NoDial,
+    NoRelay, Payload, Poison, Post, Read, Reason, Rejection, Relay, Room, Signal, Status, Terms, ToHome, Travel, Which,
 };
 
 const CHANNEL: ChannelId = ChannelId(0xc0ffee);
@@ -175,6 +175,25 @@ fn post() -> [Post; 8] {
     ]
 }
 
+fn signals() -> Vec<Signal> {
+    let life = Life { node: NodeId(0xa), incarnation: Incarnation(7) };
+    let one = ProcessId { life, number: 300, place: 3, bits: 0xabc };
+    let other = ProcessId { number: 1, ..one };
+    let exit = Exit::of(Reason::Killed);
+    let payload = Payload::Value { schema: krill(), value: krill() };
+    let full = Exit { reason: Reason::Error, text: "no krill".into(), name: "a".into(), origin: Some(other), payload };
+    vec![
+        Signal::Watch { watch: 300, of: one },
+        Signal::Unwatch(300),
+        Signal::Down { watch: 300, exit: exit.clone() },
+        Signal::Down { watch: 300, exit: Exit { payload: Payload::Left, ..exit.clone() } },
+        Signal::Link { source: one, target: other },
+        Signal::Unlink { source: one, target: other },
+        Signal::Exit { to: one, from: other, exit: full },
+        Signal::Kill { to: one, by: other },
+    ]
+}
+
 fn frames() -> Vec<Frame> {
     let announce = |kind| Memory::Announce { number: 1, channel: CHANNEL, kind, total: 300 };
     let memory = [Memory::Credit(1), Memory::Admit(1), Memory::Recant(1)];
@@ -195,6 +214,7 @@ fn frames() -> Vec<Frame> {
     frames.extend(relay().into_iter().map(Frame::Relay));
     frames.extend(memory.map(Frame::Memory));
     frames.extend(post().map(Frame::Post));
+    frames.extend(signals().into_iter().map(|signal| Frame::Signal(Box::new(signal))));
     frames
 }
 

@@ -508,7 +508,9 @@ impl World {
                 Action::Replied(..) | Action::Unwanted(_) => self.broke("a call ends, and no program calls here"),
                 Action::Names(life, said) => self.names_heard(proc, life, said),
                 Action::ClosedRelayed(_, _, why) => self.made_room(proc, &why),
-                Action::Post(_) => self.broke("a mailbox is used, and no program here has one"),
+                Action::Post(_) | Action::Signal(_) => {
+                    self.broke("a mailbox or a process is used, and no program here has one");
+                }
                 Action::Unrelayed(_) | Action::Declined(..) => {}
                 Action::Introduced(address, result) => self.introduced(proc, &address, result),
                 Action::Authorize(socket, _) => {

@@ -12,6 +12,9 @@ pub(crate) const FLOOR: u64 = limits::CREDIT;
 /// What a sending half costs at its home, with the offers that its window allows.
 pub(crate) const HALF: u64 = 2 << 10;
 
+/// What a watch of a process costs at the node of the process.
+pub(crate) const WATCH: u64 = 512;
+
 /// The cost of an end that arrived in a message, with what serves it: its half, its bridge, and its queue.
 pub(crate) const END: u64 = 8 << 10;
 

@@ -27,7 +27,7 @@ use crate::id_map::IdMap;
 use crate::misbehaved::PeerMisbehaved;
 use crate::source::Source;
 use crate::wire::{Kind, limits};
-pub(crate) use charge::{Charge, Charges, FLOOR, HALF, Ledger, Way, cost, may_stand};
+pub(crate) use charge::{Charge, Charges, FLOOR, HALF, Ledger, WATCH, Way, cost, may_stand};
 pub(crate) use credit::Credit;
 pub(crate) use pool::Pool;
 use pool::{Need, Share};
@@ -275,9 +275,18 @@ impl Account {
 
     /// Takes room for a half that attaches. `None`: there is none.
     pub(crate) fn attach(&mut self, pool: &mut Pool) -> Option<Charge> {
-        pool.reserve(self.source, self.halves, HALF, Need::Beside).then(|| {
-            self.halves += HALF;
-            Charge { bytes: HALF, way: Way::Half }
+        self.keep(HALF, pool)
+    }
+
+    /// A process here is watched from there. `None`: there is no room.
+    pub(crate) fn watch(&mut self, pool: &mut Pool) -> Option<Charge> {
+        self.keep(WATCH, pool)
+    }
+
+    fn keep(&mut self, bytes: u64, pool: &mut Pool) -> Option<Charge> {
+        pool.reserve(self.source, self.halves, bytes, Need::Beside).then(|| {
+            self.halves += bytes;
+            Charge { bytes, way: Way::Half }
         })
     }
 

@@ -22,6 +22,7 @@ use crate::config::Config;
 use crate::id::{ConnectionId, DialId, Incarnation, Life, NodeId, SocketId};
 use crate::planted::planted;
 use crate::post::state::Posts;
+use crate::signal::state::Watches;
 use crate::source::Source;
 use crate::time::Time;
 use crate::wire::NoRelay;
@@ -257,6 +258,7 @@ pub(crate) struct Connection {
     pub(crate) outbox: Outbox,
     pub(crate) inbox: Inbox,
     pub(crate) posts: Posts,
+    pub(crate) watches: Watches,
     /// When the socket was last written, and last read.
     pub(crate) said: Time,
     pub(crate) heard: Time,
@@ -312,6 +314,7 @@ impl Connection {
             outbox: Outbox::default(),
             inbox: Inbox::default(),
             posts: Posts::default(),
+            watches: Watches::default(),
             said: Time::default(),
             heard: Time::default(),
             carried_at: Time::default(),
@@ -393,6 +396,7 @@ impl Connection {
         self.outbox = Outbox::default();
         self.inbox = Inbox::default();
         self.posts = Posts::default();
+        self.watches = Watches::default();
         self.unproven = None;
         self.ack_at = None;
         self.leaving = false;

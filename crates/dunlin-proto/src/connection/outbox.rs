@@ -16,7 +16,7 @@ use crate::id_map::IdMap;
 use crate::planted::planted;
 use crate::post::queue::Queue;
 use crate::time::Time;
-use crate::wire::{Frame, FromHome, Head, Memory, Names, Post, Relay, ToHome, codec, limits};
+use crate::wire::{Frame, FromHome, Head, Memory, Names, Post, Relay, Signal, ToHome, codec, limits};
 
 /// A numbered frame that has been written and not been acknowledged.
 #[derive(Clone, Debug)]
@@ -93,6 +93,7 @@ fn weight(frame: &Frame) -> usize {
         Frame::Relay(Relay::AskDial { .. } | Relay::To { .. } | Relay::Bytes { .. } | Relay::End { .. }) => return 0,
         Frame::Post(Post::Room { .. } | Post::Closed(_)) => false,
         Frame::Post(Post::Mismatch { .. }) => true,
+        Frame::Signal(signal) if matches!(**signal, Signal::Down { .. }) => true,
         Frame::Names(_) | Frame::Relay(_) | Frame::Travel(..) => true,
         _ => return 0,
     };
@@ -308,6 +309,15 @@ impl Outbox {
                 }
                 self.posts.push(to, message);
             }
+            Frame::Signal(signal) => {
+                if self.posts.is_empty() {
+                    self.newcomers.push_back(Speaker::Posts);
+                }
+                let is_answer = matches!(*signal, Signal::Down { .. });
+                let frame = Frame::Signal(signal);
+                let answers = if is_answer { weight(&frame) } else { 0 };
+                self.posts.push_signal(frame, answers);
+            }
             Frame::Goodbye if !planted!(GoodbyeFirst) => self.goodbye = Goodbye::ToSay,
             control => self.control.push(control),
         }
@@ -329,6 +339,11 @@ impl Outbox {
     /// How many channels, control frames and messages for mailboxes wait to be written.
     pub(crate) fn unsaid(&self) -> usize {
         self.streams.len() + self.control.len() + self.posts.len()
+    }
+
+    /// How many messages for mailboxes, and signals, wait to be written.
+    pub(crate) fn posts_waiting(&self) -> usize {
+        self.posts.len()
     }
 
     /// How many frames wait in the control lane.
@@ -571,7 +586,7 @@ impl Outbox {
         match frame {
             Frame::ToHome(channel, said) => self.company.meet(now, said_here, *channel, is_small(said), config),
             Frame::More(channel, _) => self.company.meet(now, said_here, *channel, false, config),
-            Frame::Relay(_) | Frame::Post(_) => self.company.meet_others(now),
+            Frame::Relay(_) | Frame::Post(_) | Frame::Signal(_) => self.company.meet_others(now),
             // A home's frames follow those sent to it; others are rare.
             _ => {}
         }
@@ -797,12 +812,12 @@ impl Outbox {
     /// About how many bytes wait for the other side to read them, without values that have not been written.
     pub(crate) fn owed_bytes(&self) -> usize {
         // Everything of relayed sockets except their ends is on credit.
-        self.written_bytes + self.control.answers + self.relayed.len() * 64
+        self.written_bytes + self.control.answers + self.posts.answers() + self.relayed.len() * 64
     }
 
     /// How many bytes the answers take that the other side has not acknowledged.
     pub(crate) fn answers(&self) -> usize {
-        self.control.answers + self.written_answers
+        self.control.answers + self.posts.answers() + self.written_answers
     }
 
     /// Bytes that are kept because they are not acknowledged.
@@ -911,7 +926,7 @@ impl Page {
 mod tests {
     use super::*;
     use crate::id::{MailboxId, NodeId};
-    use crate::wire::{End, Failure, NoRelay, Read, Terms, Travel, Which};
+    use crate::wire::{End, Exit, Failure, NoRelay, Read, Reason, Terms, Travel, Which};
 
     /// An answer counts as one before and after it is written, and nothing else does.
     #[test]
@@ -936,6 +951,8 @@ mod tests {
         frames.extend([Memory::Credit(1), Memory::Admit(1)].map(Frame::Memory));
         frames.extend([Post::Room { mailbox: 1, posts: 1, bytes: 1 }, Post::Closed(1)].map(Frame::Post));
         frames.push(Frame::Post(Post::Mismatch { mailbox: 1, schema: Bytes::new() }));
+        let exit = Exit::of(Reason::Killed);
+        frames.push(Frame::Signal(Box::new(Signal::Down { watch: 1, exit: exit.clone() })));
         frames.extend([Relay::Admit, Relay::Credit { stream: 1 }, Relay::Undialled(NodeId(1))].map(Frame::Relay));
         frames.push(Frame::Relay(Relay::Refused { stream: 1, why: NoRelay::Unwilling }));
         frames.push(Frame::Travel(channel, Travel::Over(Which::Sender, End::Gone)));
@@ -949,6 +966,7 @@ mod tests {
             Frame::Post(Post::Ask(1)),
             Frame::Post(Post::Use { to: MailboxId { number: 1, bits: 2 }, schema: Bytes::new() }),
             Frame::Post(Post::More(Bytes::from_static(b"x"))),
+            Frame::Signal(Box::new(Signal::Unwatch(1))),
             Frame::Names(Names::Undeclare { number: 1 }),
             Frame::Names(Names::Guest { acceptor: channel, guest: channel }),
             Frame::Relay(Relay::To { stream: 1, node: NodeId(1) }),

@@ -6,6 +6,7 @@ use crate::channel::{HomeHears, ProxyHears};
 use crate::connection::State;
 use crate::id::{ChannelId, Contact, DialId, Life, NodeId, SocketId};
 use crate::post::state::PostHears;
+use crate::signal::state::SignalHears;
 use crate::wire::handshake::Refusal;
 use crate::wire::{Names, Read};
 
@@ -41,6 +42,8 @@ pub enum Action {
     Names(Life, Names),
     /// About a mailbox.
     Post(PostHears),
+    /// From a process of another node, or about one.
+    Signal(SignalHears),
     /// That node requests a value that was [offered unread](crate::Machine::offer_unread) here. The value
     /// goes over this channel, whose home is at that node and whose sending half is here.
     Read(NodeId, ChannelId, Read),
@@ -76,6 +79,8 @@ pub enum Declined {
     Half(ChannelId),
     /// To send to the mailbox with this number: the message did not have its random bits.
     Post(u64),
+    /// To send a signal to the process with this number: it did not have its random bits.
+    Signal(u64),
     /// To be dialled back by this node: it already dials back as many others as it may.
     DialBack,
     /// A path to this node, by a dial-back or a relay. It is on this node's own host, the asking node is not,

@@ -52,6 +52,8 @@ pub(crate) struct Endpoint {
     pub(crate) sockets: Sockets,
     pub(crate) relays: Relays,
     pub(crate) mailboxes: Mailboxes,
+    /// The number of this node's last watch. No two have the same, whatever life they belong to.
+    pub(crate) watches: u64,
     pub(super) dials: IdMap<DialId, Dial>,
     /// The dials of addresses that this node only learned from others, by the source of the address.
     pub(super) told_dials: Shares,
@@ -95,6 +97,7 @@ impl Endpoint {
             sockets: Sockets::default(),
             relays: Relays::default(),
             mailboxes: Mailboxes::default(),
+            watches: 0,
             dials: IdMap::new(),
             told_dials: Shares::default(),
             told_by: Paces::default(),

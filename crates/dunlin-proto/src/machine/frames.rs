@@ -230,6 +230,7 @@ impl Machine {
             Frame::Relay(said) => self.hear_relay(now, node, said)?,
             Frame::Memory(said) => self.hear_memory(node, said)?,
             Frame::Post(said) => self.hear_post(now, node, said)?,
+            Frame::Signal(signal) => self.hear_signal(now, node, *signal)?,
             Frame::Read(channel, read) => {
                 let (channels, peers) = self.at(now);
                 channels.hear_read(peers, node, channel, read);

@@ -102,6 +102,7 @@ impl Machine {
         channels.settle(peers, node);
         self.endpoint.close_account(node);
         self.endpoint.forget_posts(node);
+        self.endpoint.lose_watches(node, &why);
         self.endpoint.lately = now;
         let lives = self.endpoint.connections.next_life();
         self.endpoint.connection(node).begin_life(run, lives);

@@ -1,4 +1,5 @@
-//! The messages for mailboxes that one connection has to send, and the one that is arriving.
+//! The messages for mailboxes and the signals that one connection has to send, and the message that is
+//! arriving.
 
 use std::collections::VecDeque;
 
@@ -7,19 +8,37 @@ use bytes::{Bytes, BytesMut};
 use crate::id::MailboxId;
 use crate::wire::{Frame, Post};
 
-/// Messages that wait to be written, in the order in which they were sent.
+/// Messages and signals that wait to be written, in the order in which they were sent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
-    waiting: VecDeque<(MailboxId, Bytes)>,
+    waiting: VecDeque<Waiting>,
+    /// About how many bytes those take that answer the other node.
+    answers: usize,
     /// How many of them have been taken out to be written.
     begun: u64,
     /// The rest of a message whose first piece has been written.
     rest: Bytes,
 }
 
+#[derive(Clone, Debug)]
+enum Waiting {
+    Message(MailboxId, Bytes),
+    /// A signal, and about how many bytes it takes if it is an answer.
+    Signal(Frame, usize),
+}
+
 impl Queue {
     pub(crate) fn push(&mut self, to: MailboxId, message: Bytes) {
-        self.waiting.push_back((to, message));
+        self.waiting.push_back(Waiting::Message(to, message));
+    }
+
+    pub(crate) fn push_signal(&mut self, signal: Frame, answers: usize) {
+        self.answers += answers;
+        self.waiting.push_back(Waiting::Signal(signal, answers));
+    }
+
+    pub(crate) fn answers(&self) -> usize {
+        self.answers
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -47,8 +66,15 @@ impl Queue {
             let piece = self.rest.split_to(self.rest.len().min(piece));
             return Some(Frame::Post(Post::More(piece)));
         }
-        let (to, mut message) = self.waiting.pop_front()?;
+        let waiting = self.waiting.pop_front()?;
         self.begun += 1;
+        let (to, mut message) = match waiting {
+            Waiting::Message(to, message) => (to, message),
+            Waiting::Signal(signal, answers) => {
+                self.answers -= answers;
+                return Some(signal);
+            }
+        };
         let total = message.len() as u64;
         let first = message.split_to(if message.len() <= whole { message.len() } else { piece });
         self.rest = message;

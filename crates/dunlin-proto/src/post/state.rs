@@ -74,3 +74,10 @@ pub(crate) struct Posts {
     /// The message that is arriving in pieces.
     pub(super) arriving: Option<Arriving>,
 }
+
+impl Posts {
+    /// Whether a message is arriving, so that nothing else may come before its end.
+    pub(crate) fn is_within_message(&self) -> bool {
+        self.arriving.is_some()
+    }
+}

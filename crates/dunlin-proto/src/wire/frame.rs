@@ -1,4 +1,5 @@
-//! Frames: those of the connection itself, and those about channels, mailboxes, names, relays and memory.
+//! Frames: those of the connection itself, and those about channels, mailboxes, processes, names, relays and
+//! memory.
 
 use std::ops::Range;
 
@@ -13,6 +14,7 @@ use super::names::{self, Names};
 use super::post::{self, Post};
 use super::relay::{self, Relay};
 use super::sender::{self, ToHome};
+use super::signal::{self, Signal};
 use super::travel::{self, Travel};
 use super::value;
 use super::value::Read;
@@ -40,7 +42,8 @@ pub enum Lane {
     Channel(ChannelId),
     /// Of a relayed socket: in order, in turns with channels.
     Relayed(u64),
-    /// A message for a mailbox: in order with all others of the connection, in turns with channels.
+    /// A message for a mailbox, or a signal: in order with all others of the connection, in turns with
+    /// channels.
     Posts,
 }
 
@@ -82,6 +85,8 @@ pub enum Frame {
     Memory(Memory),
     /// About a mailbox.
     Post(Post),
+    /// From a process, or about one.
+    Signal(Box<Signal>),
 }
 
 /// Appends a frame to `out`. The returned bytes follow it, uncopied; `None` if `out` has everything.
@@ -105,6 +110,7 @@ pub fn encode(frame: &Frame, out: &mut BytesMut) -> Option<Bytes> {
         Frame::Relay(said) => w.say(said),
         Frame::Memory(said) => w.say(said),
         Frame::Post(said) => w.say(said),
+        Frame::Signal(signal) => w.say(&**signal),
     };
     w.end()
 }
@@ -145,6 +151,7 @@ pub(crate) fn decode_within(kind: u8, bytes: &Bytes, body: Range<usize>) -> Resu
         relay::kind::ASK_DIAL..=relay::kind::ADMIT => Frame::Relay(Relay::read(kind, r)?),
         memory::kind::CREDIT..=memory::kind::RECANT => Frame::Memory(Memory::read(kind, r)?),
         post::kind::MESSAGE..=post::kind::MISMATCH => Frame::Post(Post::read(kind, r)?),
+        signal::kind::WATCH..=signal::kind::KILL => Frame::Signal(Box::new(Signal::read(kind, r)?)),
         unknown => return Err(WireError::UnknownKind(unknown)),
     };
     r.finish()?;
@@ -163,6 +170,7 @@ static FACTS: [Option<Facts>; 256] = {
         Relay::KINDS,
         Memory::KINDS,
         Post::KINDS,
+        Signal::KINDS,
     ];
     let mut table = [None; 256];
     let mut family = 0;
@@ -201,7 +209,8 @@ impl Frame {
             | Self::Names(_)
             | Self::Relay(_)
             | Self::Memory(_)
-            | Self::Post(_) => None,
+            | Self::Post(_)
+            | Self::Signal(_) => None,
         }
     }
 
@@ -210,7 +219,7 @@ impl Frame {
         match self {
             Self::Heartbeat | Self::Ack { .. } | Self::Confirm { .. } => Lane::Moment,
             Self::Relay(Relay::Bytes { stream, .. } | Relay::End { stream }) => Lane::Relayed(*stream),
-            Self::Post(Post::Message { .. } | Post::More(_)) => Lane::Posts,
+            Self::Post(Post::Message { .. } | Post::More(_)) | Self::Signal(_) => Lane::Posts,
             // A cut follows the pieces that have been written, and precedes its channel's next frames: the
             // control lane ensures both.
             Self::Goodbye

@@ -50,5 +50,9 @@ pub const POST: usize = (POST_ROOM - VALUE) as usize;
 pub const POST_ROOM: u64 = 64 << 10;
 /// ... and how many messages, before the node of the mailbox has allowed more.
 pub const POSTS_FIRST: u32 = 16;
+/// How many watches of processes one node may have at another one.
+pub const WATCHES: usize = 1 << 16;
+/// The payload of an exit, with its schema.
+pub const EXIT_PAYLOAD: usize = 16 << 10;
 /// The greatest number of a connection's life: no honest one comes near it.
 pub const RUN: u64 = 1 << 48;

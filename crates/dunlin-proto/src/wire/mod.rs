@@ -18,6 +18,7 @@ mod names;
 mod post;
 mod relay;
 mod sender;
+mod signal;
 mod travel;
 mod value;
 
@@ -31,8 +32,9 @@ pub use names::{Names, Room, Status};
 pub use post::Post;
 pub use relay::{NoDial, NoRelay, Relay};
 pub use sender::{Moved, ToHome};
+pub use signal::{Exit, Payload, Reason, Signal};
 pub use travel::{Travel, Which};
 pub use value::{Head, Kind, Read};
 
 /// The newest and the oldest protocol version that this crate speaks.
-pub const VERSIONS: (u16, u16) = (7, 7);
+pub const VERSIONS: (u16, u16) = (8, 8);

@@ -11,8 +11,10 @@ use dunlin_proto::identity::{Identity, StandIn, confirm, prove};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::codec::{self, Next};
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Resume, Welcome};
-use dunlin_proto::wire::{Declaration, End, Expected, Face, Frame, Relay, Terms, ToHome, VERSIONS};
-use dunlin_proto::{Action, Closed, Config, HomeHears, Leaving, Machine, PostHears, ReceiverPlace, SenderPlace, State};
+use dunlin_proto::wire::{Declaration, End, Exit, Expected, Face, Frame, Reason, Relay, Terms, ToHome, VERSIONS};
+use dunlin_proto::{
+    Action, Closed, Config, HomeHears, Leaving, Machine, PostHears, ReceiverPlace, SenderPlace, SignalHears, State,
+};
 
 use super::messages;
 
@@ -494,6 +496,12 @@ impl World {
             Action::Post(PostHears::Message(from, mailbox, message)) => {
                 self.posts.push((mailbox, from, message.len() as u64));
             }
+            Action::Signal(SignalHears::Watch(watching, watch, of)) => {
+                if of.number != 0 {
+                    self.machine.down(watching, watch, Exit::of(Reason::NoSuchProcess));
+                }
+            }
+            Action::Signal(SignalHears::Exit { by, exit, .. }) => self.machine.exit_received(by, exit.bytes()),
             // The answer of a node that has nothing under this key.
             Action::Read(_, channel, _) => self.machine.end_proxy(self.now, channel, End::Gone),
             // A half has moved to another node, which has it in addition to those it has attached itself: at
@@ -506,6 +514,7 @@ impl World {
             | Action::Names(..)
             | Action::ClosedRelayed(..)
             | Action::Post(_)
+            | Action::Signal(_)
             | Action::Unrelayed(_)
             | Action::Declined(..)
             | Action::Introduced(..) => {}

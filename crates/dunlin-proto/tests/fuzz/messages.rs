@@ -2,11 +2,12 @@
 
 use arbitrary::{Arbitrary as _, Result, Unstructured};
 use bytes::Bytes;
-use dunlin_proto::id::{ChannelId, ConnectionId, Incarnation, Life, MailboxId, NodeId};
+use dunlin_proto::id::{ChannelId, ConnectionId, Incarnation, Life, MailboxId, NodeId, ProcessId};
 use dunlin_proto::wire::handshake::{Answer, Bound, Hello, Proof, Refusal, Resume, Welcome};
 use dunlin_proto::wire::{
-    Declaration, End, Expected, Face, Failure, Frame, FromHome, Head, Kind, Memory, Moved, Names, NoDial, NoRelay,
-    Poison, Post, Read, Rejection, Relay, Room, Status, Terms, ToHome, Travel, VERSIONS, Which, limits,
+    Declaration, End, Exit, Expected, Face, Failure, Frame, FromHome, Head, Kind, Memory, Moved, Names, NoDial,
+    NoRelay, Payload, Poison, Post, Read, Reason, Rejection, Relay, Room, Signal, Status, Terms, ToHome, Travel,
+    VERSIONS, Which, limits,
 };
 
 pub(crate) fn number(u: &mut Unstructured<'_>) -> Result<u64> {
@@ -251,7 +252,8 @@ pub(crate) fn frame(u: &mut Unstructured<'_>) -> Result<Frame> {
         226..=238 => Frame::Travel(channel(u)?, travel(u)?),
         239..=241 => Frame::Relay(relay(u)?),
         242..=243 => Frame::Memory(memory(u)?),
-        247..=249 => Frame::Post(post(u)?),
+        247 | 248 => Frame::Post(post(u)?),
+        249 => Frame::Signal(Box::new(signal(u)?)),
         244..=246 => Frame::Read(channel(u)?, Read { key: u128::arbitrary(u)?, value_max: number(u)? }),
         _ => Frame::Names(names(u)?),
     })
@@ -277,6 +279,42 @@ fn post(u: &mut Unstructured<'_>) -> Result<Post> {
             Post::Use { to, schema: bytes(u, limits::SCHEMA)? }
         }
         _ => Post::Mismatch { mailbox, schema: bytes(u, limits::SCHEMA)? },
+    })
+}
+
+fn process(u: &mut Unstructured<'_>) -> Result<ProcessId> {
+    let number = u64::from(u8::arbitrary(u)? % 4);
+    let life = Life { node: NodeId(1 + u128::from(u8::arbitrary(u)? % 3)), incarnation: Incarnation(1) };
+    Ok(ProcessId { life, number, place: u32::arbitrary(u)?, bits: number % 3 })
+}
+
+fn exit(u: &mut Unstructured<'_>) -> Result<Exit> {
+    use Reason::{Cancelled, Error, Killed, NoSuchProcess, NodeLeft, NodeLost, Normal, Panicked, Refused};
+    let reasons = [Normal, Error, Panicked, Cancelled, Killed, NoSuchProcess, NodeLost, NodeLeft, Refused];
+    let payload = match u8::arbitrary(u)? % 3 {
+        0 => Payload::None,
+        1 => Payload::Left,
+        _ => Payload::Value { schema: bytes(u, limits::EXIT_PAYLOAD / 2)?, value: bytes(u, limits::EXIT_PAYLOAD / 2)? },
+    };
+    Ok(Exit {
+        reason: *u.choose(&reasons)?,
+        text: text(u, limits::TEXT)?,
+        name: text(u, limits::NAME)?,
+        origin: if bool::arbitrary(u)? { Some(process(u)?) } else { None },
+        payload,
+    })
+}
+
+fn signal(u: &mut Unstructured<'_>) -> Result<Signal> {
+    let watch = u64::from(u8::arbitrary(u)? % 4);
+    Ok(match u8::arbitrary(u)? % 7 {
+        0 => Signal::Watch { watch, of: process(u)? },
+        1 => Signal::Unwatch(watch),
+        2 => Signal::Down { watch, exit: exit(u)? },
+        3 => Signal::Link { source: process(u)?, target: process(u)? },
+        4 => Signal::Unlink { source: process(u)?, target: process(u)? },
+        5 => Signal::Exit { to: process(u)?, from: process(u)?, exit: exit(u)? },
+        _ => Signal::Kill { to: process(u)?, by: process(u)? },
     })
 }
 
