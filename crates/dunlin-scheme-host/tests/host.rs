@@ -129,7 +129,7 @@ fn exit_of_scheme_reaches_a_process_of_rust_that_scheme_links() -> Result {
         program.define("rust", &program.pid(rust.pid()))?;
         let scheme = program.spawn("test", "(outbound-link rust) (raise '(krill 7))")?;
         let (exit, origin) = (rust.await.unwrap_err(), scheme.pid());
-        assert_eq!((exit.origin, exit.payload::<Value>().unwrap().to_string()), (origin, "(krill 7)".into()));
+        assert_eq!((exit.origin(), exit.payload::<Value>().unwrap().to_string()), (origin, "(krill 7)".into()));
         let rust = spawn(pending::<()>());
         program.define("rust", &program.pid(rust.pid()))?;
         program.spawn("test", "(kill rust)")?.await?;

@@ -32,6 +32,7 @@ use super::log::Log;
 use super::message;
 use super::message::kept::{Kept, Shelf};
 use super::post::Post;
+use super::signals::table::Signals;
 use super::state::{Delivery, Driver, Entry, Errand, Guarded, Locked, Mailboxes, Replies, State, Told};
 use super::trim::{Trim, trim};
 use super::unsaid::{Abandoned, Losses};
@@ -66,7 +67,7 @@ impl State {
 impl Driver {
     pub(crate) fn new(machine: Machine, networks: Networks, dial_max: Duration, hub: Hub, log: Log) -> Arc<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        Arc::new(Self {
+        let driver = Arc::new(Self {
             number: COUNT.fetch_add(1, Ordering::Relaxed),
             log,
             guarded: Arc::new(Guarded {
@@ -91,6 +92,7 @@ impl Driver {
                     next_socket: 0,
                     trim: Trim::default(),
                     mailboxes: Mailboxes::default(),
+                    signals: Signals::default(),
                     parting: IdMap::new(),
                     dials: Vec::new(),
                     authorize: None,
@@ -120,7 +122,9 @@ impl Driver {
             networks,
             dial_max,
             closing: AtomicBool::new(false),
-        })
+        });
+        driver.takes_signals();
+        driver
     }
 
     /// Calls the machine, and carries out its actions.
@@ -228,6 +232,7 @@ impl Driver {
                 message::serve(from, channel, read, &mut Locked { driver: self, state, now });
             }
             Action::Post(heard) => self.hear_post(state, heard),
+            Action::Signal(heard) => self.hear_signal(state, now, heard),
             Action::Unrelayed(node) => {
                 let source = state.machine.source_of(node);
                 self.with_hub(state, now, |hub, _| hub.refuse_relay(node, source));
@@ -422,6 +427,7 @@ impl Driver {
             Errand::Stirs(number) => self.with_hub(state, now, |hub, cx| hub.stirs(cx, number)),
             Errand::Received { mailbox, from, bytes } => state.machine.post_received(mailbox, from, bytes),
             Errand::MailboxClosed(number) => self.close_mailbox(state, number),
+            Errand::ExitReceived { from, bytes } => state.machine.exit_received(from, bytes),
             Errand::DeclareAnew(mut reclaimed) => {
                 self.with_hub(state, now, |hub, cx| hub.declare_anew(cx, &mut reclaimed));
             }
@@ -711,7 +717,9 @@ impl Drop for Driver {
         let hub = state.hub.take();
         let garbage = std::mem::take(&mut state.garbage);
         let replies = state.take_replies();
+        let watched = state.signals.take_all();
         drop(state);
+        self.takes_no_more_signals(watched);
         stretched.into_values().for_each(discard);
         returned.into_values().for_each(discard);
         discard(hub);

@@ -187,6 +187,12 @@ pub enum Limit {
         /// The node that sent it.
         peer: Peer,
     },
+    /// Another node sent a signal to a process of this one without the random bits of its pid: the signal was
+    /// dropped.
+    Signal {
+        /// The node that sent it.
+        peer: Peer,
+    },
     /// Another node sent a message to a [bounded](crate::Bound) mailbox of this one that was full: a message
     /// was dropped, as the bound says.
     Mailbox {
@@ -250,7 +256,7 @@ pub struct Refusals {
     /// Routes to nodes of this host that have not set `relayed` ([`Limit::Admittance`]).
     pub admittances: u64,
     /// Messages for mailboxes: without the random bits of an address ([`Limit::Post`]), or for a full mailbox
-    /// ([`Limit::Mailbox`]).
+    /// ([`Limit::Mailbox`]). Signals without the random bits of a pid ([`Limit::Signal`]).
     pub posts: u64,
     /// Periods in which the limit of open files kept this node from accepting ([`Limit::Files`]): a period
     /// ends with the next socket that is accepted, however many attempts lie between.
@@ -271,7 +277,7 @@ impl Refusals {
             NodeEvent::Limit(Limit::Halves { .. }) => &mut self.halves,
             NodeEvent::Limit(Limit::DialBacks { .. }) => &mut self.dial_backs,
             NodeEvent::Limit(Limit::Admittance { .. }) => &mut self.admittances,
-            NodeEvent::Limit(Limit::Post { .. } | Limit::Mailbox { .. }) => &mut self.posts,
+            NodeEvent::Limit(Limit::Post { .. } | Limit::Signal { .. } | Limit::Mailbox { .. }) => &mut self.posts,
             NodeEvent::Limit(Limit::Files { .. }) => &mut self.files,
             NodeEvent::Stranger { .. } => &mut self.strangers,
             _ => return,
@@ -371,6 +377,9 @@ impl fmt::Display for Limit {
             ),
             Self::Post { peer } => {
                 write!(f, "dropped a message of {peer} for a mailbox: it did not have the random bits of the address")
+            }
+            Self::Signal { peer } => {
+                write!(f, "dropped a signal of {peer} for a process: it did not have the random bits of the pid")
             }
             Self::Mailbox { peer } => write!(
                 f,

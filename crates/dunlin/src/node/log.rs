@@ -235,6 +235,7 @@ impl NodeEvent {
                 | Limit::Halves { peer, .. }
                 | Limit::DialBacks { peer }
                 | Limit::Post { peer }
+                | Limit::Signal { peer }
                 | Limit::Mailbox { peer }
                 | Limit::Admittance { peer, .. }
                 | Limit::Peer { peer, .. },

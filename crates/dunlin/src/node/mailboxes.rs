@@ -270,7 +270,8 @@ fn exchange(value: Option<Through>) -> Option<Through> {
     THROUGH.try_with(|through| through.replace(value)).ok().flatten()
 }
 
-fn current() -> Option<(Arc<Driver>, Giver)> {
+/// The node for which a message is encoded or decoded in this thread.
+pub(super) fn current() -> Option<(Arc<Driver>, Giver)> {
     let of = |through: &RefCell<Option<Through>>| {
         let through = through.borrow();
         let through = through.as_ref()?;

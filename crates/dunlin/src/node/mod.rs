@@ -154,8 +154,8 @@
 //!
 //! In the folder: `driver.rs` drives the protocol machine of `dunlin-proto`, `carrier.rs` one socket,
 //! `bridge/` connects it with the channels of the core, `message.rs` and `codec` turn values into bytes,
-//! `hub/` handles names, `mailboxes.rs` mailboxes, `events.rs` reports events, `leaving.rs` and `ending.rs`
-//! end a node.
+//! `hub/` handles names, `mailboxes.rs` mailboxes, `signals/` processes, `events.rs` reports events,
+//! `leaving.rs` and `ending.rs` end a node.
 
 mod applicant;
 mod bell;
@@ -196,6 +196,7 @@ pub mod roles;
 mod schema;
 mod serve;
 mod sharing;
+pub(crate) mod signals;
 #[cfg(feature = "sim")]
 mod simulated;
 mod state;

@@ -34,6 +34,7 @@ use super::hub::{Hub, Reclaimed};
 use super::id::Half;
 use super::log::{Line, Log};
 use super::message::kept::{Kept, Passing, Shelf};
+use super::signals::table::Signals;
 use super::trim::Trim;
 use super::unsaid::{Abandoned, Flush, Losses};
 use super::watch::{Serves, Watch};
@@ -70,6 +71,7 @@ pub(crate) struct State {
     pub(super) next_socket: u64,
     pub(super) trim: Trim,
     pub(super) mailboxes: Mailboxes,
+    pub(super) signals: Signals,
     /// Sockets that are to be closed once their remaining output is written.
     pub(super) parting: IdMap<SocketId, Closed>,
     pub(super) dials: Vec<(DialId, String)>,
@@ -235,6 +237,8 @@ pub(super) enum Errand {
     Received { mailbox: u64, from: Contact, bytes: u64 },
     /// This mailbox has been dropped.
     MailboxClosed(u64),
+    /// An exit from another node, which takes that many bytes, has been received, or dropped.
+    ExitReceived { from: Contact, bytes: u64 },
 }
 
 /// A node that is locked.

@@ -19,21 +19,19 @@ use std::sync::{Arc, Mutex};
 use dunlin_core::waits::{Kept, Spawned};
 
 use super::exit::{Exit, ExitReason};
+#[cfg(feature = "net")]
+use super::far;
 use super::pid::Pid;
 use super::signal::{Effect, End, Link, LinkId, Signal, State};
+#[cfg(feature = "net")]
+use super::watch::Watch;
+use super::watch::{Roused, Watcher};
 use crate::lock::lock;
-
-/// Gets the exit of a monitored process, or that there is none.
-pub(super) type Watcher = Arc<dyn Watch>;
-
-pub(super) trait Watch: Send + Sync {
-    fn down(&self, exit: &Exit);
-}
 
 /// The mailbox that receives the exits of a process.
 pub(super) trait Exits: Send + Sync {
     /// Takes an exit, and gives it back once the mailbox is closed.
-    fn receive(&self, exit: Exit, link: Option<Link>) -> Result<(), Exit>;
+    fn receive(&self, exit: Exit, link: Option<Link>) -> Result<Roused, Exit>;
 }
 
 pub(super) struct Core {
@@ -82,37 +80,45 @@ impl Core {
 
     /// Applies a signal that may end the process.
     pub(super) fn send(&self, signal: Signal<Watcher>) {
-        let effect = self.apply(signal);
-        self.carry_out(effect);
+        self.send_quietly(signal).wake();
     }
 
-    fn carry_out(&self, effect: Effect<Watcher>) {
+    /// The same, where a node may be locked: returns what is to be woken.
+    pub(super) fn send_quietly(&self, signal: Signal<Watcher>) -> Roused {
+        let effect = self.apply(signal);
+        self.carry_out(effect)
+    }
+
+    fn carry_out(&self, effect: Effect<Watcher>) -> Roused {
         match effect {
-            Effect::Rouse => {
-                self.pid.find().map(Spawned::rouse);
+            Effect::Rouse => self.pid.find().map_or(Roused::Nothing, Roused::Process),
+            Effect::Deliver(exits) => {
+                let delivered = exits.into_iter().map(|(exit, link)| self.deliver(exit, link));
+                delivered.fold(Roused::Nothing, Roused::and)
             }
-            Effect::Deliver(exits) => exits.into_iter().for_each(|(exit, link)| self.deliver(exit, link)),
-            _ => {}
+            _ => Roused::Nothing,
         }
     }
 
     /// An exit that is a message.
-    fn deliver(&self, exit: Exit, link: Option<Link>) {
+    fn deliver(&self, exit: Exit, link: Option<Link>) -> Roused {
         let exits = lock(&self.shared).exits.clone();
-        let refused = match exits {
-            Some(exits) => exits.receive(exit, link).err(),
-            None => Some(exit),
+        let received = match exits {
+            Some(exits) => exits.receive(exit, link),
+            None => Err(exit),
         };
-        if let Some(exit) = refused {
-            // The mailbox has been dropped: from now on exits end the process.
-            let effect = {
-                let mut shared = lock(&self.shared);
-                shared.exits = None;
-                shared.state.apply(Signal::Receive { exits: false });
-                shared.state.apply(Signal::Exit { exit, link })
-            };
-            self.carry_out(effect);
-        }
+        let exit = match received {
+            Ok(roused) => return roused,
+            Err(exit) => exit,
+        };
+        // The mailbox has been dropped: from now on exits end the process.
+        let effect = {
+            let mut shared = lock(&self.shared);
+            shared.exits = None;
+            shared.state.apply(Signal::Receive { exits: false });
+            shared.state.apply(Signal::Exit { exit, link })
+        };
+        self.carry_out(effect)
     }
 
     /// From now on `exits` receives the exits.
@@ -122,7 +128,7 @@ impl Core {
             shared.exits = Some(exits);
             shared.state.apply(Signal::Receive { exits: true })
         };
-        self.carry_out(effect);
+        self.carry_out(effect).wake();
     }
 
     /// Why the process must end at this poll, if it must.
@@ -153,21 +159,34 @@ impl Core {
             }
         }
         sources.into_iter().for_each(|(source, id)| self.forgotten_by(source, id));
-        watchers.iter().for_each(|(_, watcher)| watcher.down(&exit));
+        watchers.iter().for_each(|(_, watcher)| watcher.down(&exit).wake());
     }
 
-    /// Makes a link from `source` to this process.
-    pub(super) fn link_from(&self, source: Pid) {
-        let Effect::Accepted(id) = self.apply(Signal::Accept { source }) else { return };
+    /// Makes a link from `source` to this process, and returns what that wakes.
+    pub(super) fn link_from(&self, source: Pid) -> Roused {
+        let Effect::Accepted(id) = self.apply(Signal::Accept { source }) else { return Roused::Nothing };
+        #[cfg(feature = "net")]
+        if source.is_far() {
+            let link = Link { source, id };
+            far::out::watch(source, self.watcher_of(link), Some((self.pid.number(), id)));
+            // This process has ended meanwhile, or the link has.
+            if !self.counts(link) {
+                self.forgotten_by(source, id);
+            }
+            return Roused::Nothing;
+        }
         let link = Signal::Link { target: self.pid, id };
         let exit = match Self::of(source).map(|source| source.apply(link)) {
             Some(Effect::Ended(exit)) => exit,
             None => Exit::no_such_process(source),
             // This process has ended meanwhile, or the link has: the source would keep its side for ever.
-            Some(_) if !self.counts(Link { source, id }) => return self.forgotten_by(source, id),
-            Some(_) => return,
+            Some(_) if !self.counts(Link { source, id }) => {
+                self.forgotten_by(source, id);
+                return Roused::Nothing;
+            }
+            Some(_) => return Roused::Nothing,
         };
-        self.send(Signal::Exit { exit, link: Some(Link { source, id }) });
+        self.send_quietly(Signal::Exit { exit, link: Some(Link { source, id }) })
     }
 
     /// Ends the link from `source` to this process.
@@ -177,8 +196,18 @@ impl Core {
         }
     }
 
+    /// Gets the exit of the source of this link, if that is at another node.
+    #[cfg(feature = "net")]
+    pub(super) fn watcher_of(&self, link: Link) -> Watcher {
+        Arc::new(OfLink { target: self.pid, link })
+    }
+
     /// The source of a link to this process no longer needs its side.
     fn forgotten_by(&self, source: Pid, id: LinkId) {
+        #[cfg(feature = "net")]
+        if source.is_far() {
+            return far::out::forget_link(source, (self.pid.number(), id));
+        }
         if let Some(source) = Self::of(source) {
             source.apply(Signal::Forget { target: self.pid, id });
         }
@@ -192,5 +221,20 @@ impl Core {
     /// The exit of this link is received: the link has ended.
     pub(super) fn consume(&self, link: Link) {
         self.apply(Signal::Consume { link });
+    }
+}
+
+/// The target of a link whose source is at another node.
+#[cfg(feature = "net")]
+struct OfLink {
+    target: Pid,
+    link: Link,
+}
+
+#[cfg(feature = "net")]
+impl Watch for OfLink {
+    fn down(&self, exit: &Exit) -> Roused {
+        let Some(target) = Core::of(self.target) else { return Roused::Nothing };
+        target.send_quietly(Signal::Exit { exit: exit.clone(), link: Some(self.link) })
     }
 }

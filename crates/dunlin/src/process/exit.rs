@@ -39,15 +39,12 @@ pub struct Exit {
     pub name: Option<Arc<str>>,
     /// Why.
     pub reason: ExitReason,
-    /// The process where this began: one whose exit arrived over a [link](crate::link()), or one that has
-    /// killed it; otherwise `pid`.
-    pub origin: Pid,
-    payload: Option<Payload>,
+    more: Option<Arc<More>>,
 }
 
 impl Exit {
     pub(crate) fn new(pid: Pid, name: Option<Arc<str>>, reason: ExitReason) -> Self {
-        Self { pid, name, reason: reason.cut(), origin: pid, payload: None }
+        Self { pid, name, reason: reason.cut(), more: None }
     }
 
     pub(super) fn no_such_process(pid: Pid) -> Self {
@@ -55,16 +52,50 @@ impl Exit {
     }
 
     pub(super) fn killed(pid: Pid, by: Pid) -> Self {
-        Self { origin: by, ..Self::new(pid, None, ExitReason::Killed) }
+        Self::new(pid, None, ExitReason::Killed).with_origin(by)
+    }
+
+    /// `held` is dropped when the exit has been received.
+    #[cfg(feature = "net")]
+    pub(super) fn holding(self, held: Arc<dyn Send + Sync>) -> Self {
+        self.with(|more| more.held = Some(held))
+    }
+
+    pub(super) fn with_origin(self, origin: Pid) -> Self {
+        let is_other = origin != self.pid;
+        if is_other || self.more.is_some() { self.with(|more| more.origin = is_other.then_some(origin)) } else { self }
     }
 
     pub(super) fn with_payload(self, payload: Arc<dyn Any + Send + Sync>) -> Self {
-        Self { payload: Some(Payload(payload)), ..self }
+        self.with(|more| more.payload = Some(payload))
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut More)) -> Self {
+        let mut more = self.more.take().unwrap_or_default();
+        change(Arc::make_mut(&mut more));
+        self.more = if more.is_empty() { None } else { Some(more) };
+        self
     }
 
     /// The exit of a process that ends because of this one.
     pub(super) fn passed_on(self, pid: Pid, name: Option<Arc<str>>) -> Self {
-        Self { pid, name, ..self }
+        let origin = self.origin();
+        Self { pid, name, ..self.received() }.with_origin(origin)
+    }
+
+    /// Its process has received it: what it took at the node is released.
+    pub(super) fn received(self) -> Self {
+        #[cfg(feature = "net")]
+        if self.more.as_ref().is_some_and(|more| more.held.is_some()) {
+            return self.with(|more| more.held = None);
+        }
+        self
+    }
+
+    /// The process where this began: one whose exit arrived over a [link](crate::link()), or one that has
+    /// killed it; otherwise `pid`.
+    pub fn origin(&self) -> Pid {
+        self.more.as_ref().and_then(|more| more.origin).unwrap_or(self.pid)
     }
 
     /// Whether the process ended in order. Such an exit ends no linked process.
@@ -72,25 +103,51 @@ impl Exit {
         self.reason == ExitReason::Normal
     }
 
+    #[cfg(feature = "net")]
+    pub(super) fn has_payload(&self) -> bool {
+        self.more.as_ref().is_some_and(|more| more.payload.is_some())
+    }
+
     /// The value given to [`exit_with`](crate::exit_with), if there is one and it has this type.
     pub fn payload<P: 'static>(&self) -> Option<&P> {
-        self.payload.as_ref()?.0.downcast_ref()
+        self.more.as_ref()?.payload.as_ref()?.downcast_ref()
+    }
+}
+
+/// What few exits have, so that the others are small.
+#[derive(Clone, Default)]
+struct More {
+    origin: Option<Pid>,
+    payload: Option<Arc<dyn Any + Send + Sync>>,
+    /// What an exit from another node takes at this one, until it has been received.
+    #[cfg(feature = "net")]
+    held: Option<Arc<dyn Send + Sync>>,
+}
+
+impl More {
+    fn is_empty(&self) -> bool {
+        #[cfg(feature = "net")]
+        if self.held.is_some() {
+            return false;
+        }
+        self.payload.is_none() && self.origin.is_none()
     }
 }
 
 /// Two exits have the same payload if it was given once.
-#[derive(Clone)]
-struct Payload(Arc<dyn Any + Send + Sync>);
-
-impl PartialEq for Payload {
+impl PartialEq for More {
     fn eq(&self, other: &Self) -> bool {
-        std::ptr::addr_eq(Arc::as_ptr(&self.0), Arc::as_ptr(&other.0))
+        let payload = match (&self.payload, &other.payload) {
+            (Some(one), Some(other)) => std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other)),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        payload && self.origin == other.origin
     }
 }
 
-impl Eq for Payload {}
+impl Eq for More {}
 
-impl fmt::Debug for Payload {
+impl fmt::Debug for More {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("..")
     }
@@ -113,6 +170,12 @@ pub enum ExitReason {
     Killed,
     /// There was no such process, or it had ended before.
     NoSuchProcess,
+    /// The life of the connection with its node is over: it may have ended, or run on. The text says why.
+    NodeLost(String),
+    /// Its node has left in order.
+    NodeLeft,
+    /// It may run: its node, or this one, keeps no more links and monitors between the two.
+    Refused,
     /// It was forked in a [scope](crate::Scope), and could not join an end there.
     NotStarted(Box<ScopeError>),
 }
@@ -133,6 +196,7 @@ impl ExitReason {
         match self {
             Self::Error(text) => Self::Error(cut(text)),
             Self::Panicked(text) => Self::Panicked(cut(text)),
+            Self::NodeLost(text) => Self::NodeLost(cut(text)),
             other => other,
         }
     }
@@ -172,6 +236,10 @@ impl fmt::Display for ExitReason {
             Self::Cancelled => f.write_str("was cancelled"),
             Self::Killed => f.write_str("was killed"),
             Self::NoSuchProcess => f.write_str("does not exist, or had ended before"),
+            Self::NodeLost(why) if why.is_empty() => f.write_str("is at a node that is lost"),
+            Self::NodeLost(why) => write!(f, "is at a node that is lost: {why}"),
+            Self::NodeLeft => f.write_str("was at a node that has left"),
+            Self::Refused => f.write_str("cannot be linked or monitored: there are too many links and monitors"),
             Self::NotStarted(why) => write!(f, "was not started: {why}"),
         }
     }
@@ -183,7 +251,8 @@ impl fmt::Display for Exit {
             Some(name) => write!(f, "process {name} ({}) {}", self.pid, self.reason)?,
             None => write!(f, "process {} {}", self.pid, self.reason)?,
         }
-        if self.origin == self.pid { Ok(()) } else { write!(f, " (because of process {})", self.origin) }
+        let origin = self.origin();
+        if origin == self.pid { Ok(()) } else { write!(f, " (because of process {origin})") }
     }
 }
 

@@ -12,6 +12,8 @@ use dunlin_core::waits;
 
 use super::core::Core;
 use super::exit::{ExitReason, Outcome};
+#[cfg(feature = "net")]
+use super::far;
 use super::pid::Pid;
 use super::signal::Signal;
 use super::spawn::{Process, Seen, Starting};
@@ -62,8 +64,12 @@ fn current() -> Result<Arc<Core>, OutsideProcess> {
 /// Directed links: Termite (Germain, Feeley and Monnier, 2006); those of Erlang go both ways.
 pub fn link(source: Pid, target: Pid) -> Result<(), OutsideProcess> {
     current()?;
+    #[cfg(feature = "net")]
+    if target.is_far() {
+        far::request::link(source, target);
+    }
     if let Some(target) = Core::of(target) {
-        target.link_from(source);
+        target.link_from(source).wake();
     }
     Ok(())
 }
@@ -75,6 +81,10 @@ pub fn link(source: Pid, target: Pid) -> Result<(), OutsideProcess> {
 /// As of [`link`](link()).
 pub fn unlink(source: Pid, target: Pid) -> Result<(), OutsideProcess> {
     current()?;
+    #[cfg(feature = "net")]
+    if target.is_far() {
+        far::request::unlink(source, target);
+    }
     if let Some(target) = Core::of(target) {
         target.unlink_from(source);
     }
@@ -140,8 +150,8 @@ where
     let parent = current()?;
     let starting = Starting::new(name, made);
     if let Some(child) = Core::of(starting.pid()) {
-        child.link_from(parent.pid);
-        parent.link_from(child.pid);
+        child.link_from(parent.pid).wake();
+        parent.link_from(child.pid).wake();
     }
     Ok(starting.run::<F, Seen>(future))
 }
@@ -182,6 +192,10 @@ impl Pid {
     /// ```
     pub fn kill(self) -> bool {
         let by = Self::current().unwrap_or_else(|| Self::nowhere(waits::Pid::current()));
+        #[cfg(feature = "net")]
+        if self.is_far() {
+            return far::request::kill(self, by);
+        }
         let core = Core::of(self);
         core.iter().for_each(|core| core.send(Signal::Kill { by }));
         core.is_some()
@@ -195,8 +209,12 @@ impl Pid {
     /// [`OutsideProcess`] if the caller runs outside of every spawned process.
     pub fn exit(self, reason: impl Into<ExitReason>) -> Result<bool, OutsideProcess> {
         let own = current()?;
-        let Some(core) = Core::of(self) else { return Ok(false) };
         let exit = own.exit(reason.into());
+        #[cfg(feature = "net")]
+        if self.is_far() {
+            return Ok(far::request::exit(self, exit));
+        }
+        let Some(core) = Core::of(self) else { return Ok(false) };
         core.send(Signal::Exit { exit, link: None });
         Ok(true)
     }

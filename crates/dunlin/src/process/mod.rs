@@ -10,12 +10,14 @@
 //!
 //! In the folder: `signal.rs` is the pure state machine of a process's links, monitors and exits; `core.rs`
 //! gives each process that needs it one under a lock, and explains how signals travel; `set.rs` is a small
-//! map. `spawn.rs` polls a body, and ends it. `mailbox/` has the queue (`queue.rs`), the address and the
-//! receives.
+//! map; `watch.rs` is what learns of an end. `far/` reaches processes of other nodes. `spawn.rs` polls a
+//! body, and ends it. `mailbox/` has the queue (`queue.rs`), the address and the receives.
 
 mod core;
 mod down;
 mod exit;
+#[cfg(feature = "net")]
+mod far;
 mod link;
 mod mailbox;
 mod monitor;
@@ -25,6 +27,7 @@ mod set;
 mod signal;
 mod spawn;
 pub mod supervisor;
+mod watch;
 
 pub use down::{Down, MonitorId};
 pub use exit::{Exit, ExitReason, Outcome};

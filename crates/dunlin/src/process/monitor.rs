@@ -12,12 +12,15 @@ use dunlin_core::__rt::{ChoiceCx, keep};
 use dunlin_core::Branch;
 use dunlin_core::waits::{Doing, Watch as WaitRecord};
 
-use super::core::{Core, Watch, Watcher};
+use super::core::Core;
 use super::down::{Down, MonitorId};
 use super::exit::Exit;
+#[cfg(feature = "net")]
+use super::far;
 use super::mailbox::{Mailbox, Notices};
 use super::pid::Pid;
-use super::signal::{Effect, Signal, WatchId};
+use super::signal::{Effect, Signal};
+use super::watch::{Roused, Watch, Watcher};
 use crate::lock::lock;
 
 /// Watches a process: the handle is a future, and a branch of a choice, whose output is the process's exit.
@@ -94,26 +97,36 @@ pub fn monitor_into<M: From<Down> + Send + 'static>(pid: Pid, mailbox: &Mailbox<
     MonitorInto { pid, id: watch(pid, Arc::new(watcher)), monitor, alive }
 }
 
+/// The number of a monitor, at the process or, for one of another node, at the node of this program.
+type Number = u64;
+
 /// Adds a monitor, or gives it the exit at once.
-fn watch(pid: Pid, watcher: Watcher) -> Option<WatchId> {
+fn watch(pid: Pid, watcher: Watcher) -> Option<Number> {
+    #[cfg(feature = "net")]
+    if pid.is_far() {
+        return far::out::watch(pid, watcher, None);
+    }
     let Some(core) = Core::of(pid) else {
-        watcher.down(&Exit::no_such_process(pid));
+        watcher.down(&Exit::no_such_process(pid)).wake();
         return None;
     };
     match core.apply(Signal::Watch { watcher }) {
         Effect::Watched(id) => Some(id),
         Effect::WatchedEnd(exit, watcher) => {
-            watcher.down(&exit);
+            watcher.down(&exit).wake();
             None
         }
         _ => None,
     }
 }
 
-fn unwatch(pid: Pid, id: Option<WatchId>) {
-    if let Some(id) = id
-        && let Some(core) = Core::of(pid)
-    {
+fn unwatch(pid: Pid, id: Option<Number>) {
+    let Some(id) = id else { return };
+    #[cfg(feature = "net")]
+    if pid.is_far() {
+        return far::out::unwatch(pid, id);
+    }
+    if let Some(core) = Core::of(pid) {
         drop(core.apply(Signal::Unwatch { id }));
     }
 }
@@ -129,13 +142,10 @@ struct Reported {
 }
 
 impl Watch for Slot {
-    fn down(&self, exit: &Exit) {
-        let waker = {
-            let mut reported = lock(&self.0);
-            reported.exit = Some(exit.clone());
-            reported.waker.take()
-        };
-        waker.into_iter().for_each(Waker::wake);
+    fn down(&self, exit: &Exit) -> Roused {
+        let mut reported = lock(&self.0);
+        reported.exit = Some(exit.clone());
+        Roused::of(reported.waker.take())
     }
 }
 
@@ -152,7 +162,7 @@ pub struct Monitor {
     pid: Pid,
     slot: Arc<Slot>,
     /// `None`: the process had ended before.
-    id: Option<WatchId>,
+    id: Option<Number>,
     made: &'static Location<'static>,
     record: WaitRecord,
 }
@@ -221,9 +231,9 @@ struct ForMailbox<M> {
 }
 
 impl<M: From<Down> + Send> Watch for ForMailbox<M> {
-    fn down(&self, exit: &Exit) {
+    fn down(&self, exit: &Exit) -> Roused {
         let down = Down { exit: exit.clone(), monitor: self.monitor };
-        self.mailbox.down(down, M::from, self.alive.clone());
+        self.mailbox.down(down, M::from, self.alive.clone())
     }
 }
 
@@ -232,7 +242,7 @@ impl<M: From<Down> + Send> Watch for ForMailbox<M> {
 #[derive(Debug)]
 pub struct MonitorInto {
     pid: Pid,
-    id: Option<WatchId>,
+    id: Option<Number>,
     monitor: MonitorId,
     alive: Arc<AtomicBool>,
 }

@@ -1,14 +1,26 @@
 //! The number of a process, with which other processes reach it.
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use dunlin_core::waits::{self, Spawned};
+#[cfg(feature = "net")]
+use dunlin_proto::id::{Incarnation, Life, NodeId, ProcessId};
 
-/// Identifies a process. Never reused while the program runs.
+/// Identifies a process: its node, the incarnation of the node, and a number, which the node never uses
+/// again.
 ///
 /// It is compared by value, and keeps nothing alive: [`link`](crate::link), [`monitor`](crate::monitor) and
 /// [`kill`](Pid::kill) take the pid of a process that may have ended long ago. The [wait
-/// records](crate::waits) know a process by its number alone; the two kinds of pid can be compared.
+/// records](crate::waits) know a process of this program by its number alone; the two kinds of pid can be
+/// compared.
+///
+/// With the feature `net` it is [`Portable`](crate::Portable). In a message to another node it takes 64
+/// random bits with it, without which that node could not send signals to the process: a pid that was given
+/// away is the right to link, monitor and kill. At the node of its process a pid is that of a process of the
+/// program again. The processes that an [`Exit`](crate::Exit) from another node names can be compared, and
+/// not signalled.
 ///
 /// # Examples
 /// ```
@@ -22,18 +34,29 @@ use dunlin_core::waits::{self, Spawned};
 /// assert_eq!(in_records, pid);
 /// # });
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy)]
 pub struct Pid {
     number: u64,
-    /// The life of a node that it belongs to, by its number in this program. So far there is one: this
-    /// program.
-    node: u32,
     /// Where the process is found in the table of its program.
     place: u32,
+    /// The node of this program that the pid has arrived at, counted from 1; 0: the process is one of this
+    /// program.
+    #[cfg(feature = "net")]
+    via: u32,
+    #[cfg(feature = "net")]
+    far: Far,
 }
 
-/// The number of this program's own node.
-const HERE: u32 = 0;
+/// What only the pid of a process of another node has. (Not interned: a pid is `Copy`, so nothing could ever
+/// release a life of a node, and each client joins with a new one.)
+#[cfg(feature = "net")]
+#[derive(Clone, Copy, Default)]
+struct Far {
+    /// In two halves, which need no padding.
+    node: [u64; 2],
+    incarnation: u64,
+    bits: u64,
+}
 
 /// The place of what is a process only in the wait records.
 const NOWHERE: u32 = u32::MAX;
@@ -45,13 +68,21 @@ impl Pid {
         Spawned::current().map(|process| Self::of(process.place(), process.pid()))
     }
 
-    /// Whether the process runs: it has started, and has not ended.
+    /// Whether the process runs: it has started, and has not ended. Of a process of another node this is
+    /// false: only a [monitor](crate::monitor()) finds out.
     pub fn is_alive(self) -> bool {
         self.find().is_some_and(Spawned::is_alive)
     }
 
     pub(crate) fn of(place: u32, pid: waits::Pid) -> Self {
-        Self { number: pid.as_u64(), node: HERE, place }
+        Self {
+            number: pid.as_u64(),
+            place,
+            #[cfg(feature = "net")]
+            via: 0,
+            #[cfg(feature = "net")]
+            far: Far::default(),
+        }
     }
 
     /// The pid of a blocking call, or of the code that runs now outside of every spawned process: nothing can
@@ -61,19 +92,91 @@ impl Pid {
     }
 
     pub(super) fn find(self) -> Option<Spawned> {
-        Spawned::find(self.place, waits::Pid::numbered(self.number))
+        if self.is_far() { None } else { Spawned::find(self.place, waits::Pid::numbered(self.number)) }
+    }
+
+    /// Whether the process is one of another node.
+    pub(super) fn is_far(self) -> bool {
+        #[cfg(feature = "net")]
+        return self.via > 0;
+        #[cfg(not(feature = "net"))]
+        false
+    }
+
+    /// What two pids of one process have in common.
+    fn key(&self) -> (u64, u64, u64, u64) {
+        #[cfg(feature = "net")]
+        return (self.far.node[0], self.far.node[1], self.far.incarnation, self.number);
+        #[cfg(not(feature = "net"))]
+        (0, 0, 0, self.number)
+    }
+}
+
+#[cfg(feature = "net")]
+impl Pid {
+    /// The pid of a process of another node, that has arrived at node `via` of this program.
+    pub(super) fn there(id: ProcessId, via: u64) -> Self {
+        let ProcessId { life, number, place, bits } = id;
+        let node = [(life.node.0 >> 64) as u64, life.node.0 as u64];
+        let via = u32::try_from(via).unwrap_or(u32::MAX).saturating_add(1);
+        Self { number, place, via, far: Far { node, incarnation: life.incarnation.0, bits } }
+    }
+
+    /// How other nodes name it, and the node of this program that it has arrived at. `None`: it is one of
+    /// this program.
+    pub(super) fn id_there(self) -> Option<(ProcessId, u64)> {
+        let far = self.is_far().then_some(self.far)?;
+        let node = NodeId(u128::from(far.node[0]) << 64 | u128::from(far.node[1]));
+        let life = Life { node, incarnation: Incarnation(far.incarnation) };
+        Some((ProcessId { life, number: self.number, place: self.place, bits: far.bits }, u64::from(self.via) - 1))
+    }
+
+    pub(super) fn number(self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn place(self) -> u32 {
+        self.place
+    }
+}
+
+impl PartialEq for Pid {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Pid {}
+
+impl PartialOrd for Pid {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Pid {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}
+
+impl Hash for Pid {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
     }
 }
 
 impl From<Pid> for waits::Pid {
+    /// The records of this program do not know a process of another node: its pid is
+    /// [`OUTSIDE`](Self::OUTSIDE).
     fn from(pid: Pid) -> Self {
-        Self::numbered(pid.number)
+        if pid.is_far() { Self::OUTSIDE } else { Self::numbered(pid.number) }
     }
 }
 
 impl PartialEq<waits::Pid> for Pid {
     fn eq(&self, other: &waits::Pid) -> bool {
-        self.node == HERE && self.number == other.as_u64()
+        !self.is_far() && self.number == other.as_u64()
     }
 }
 
@@ -84,8 +187,14 @@ impl PartialEq<Pid> for waits::Pid {
 }
 
 impl fmt::Display for Pid {
+    /// The number, and the beginning of the node's id if that is another one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        waits::Pid::from(*self).fmt(f)
+        waits::Pid::numbered(self.number).fmt(f)?;
+        #[cfg(feature = "net")]
+        if let Some((id, _)) = self.id_there() {
+            write!(f, "@{}", id.life)?;
+        }
+        Ok(())
     }
 }
 

@@ -350,7 +350,7 @@ mod tests {
         state.apply(Signal::Leave { exit: failed(1) });
         assert!(matches!(state.apply(Signal::Kill { by: pid(4) }), Effect::Rouse));
         let exit = must_end(&mut state).unwrap();
-        assert_eq!((exit.pid, exit.origin, exit.reason), (pid(1), pid(4), ExitReason::Killed));
+        assert_eq!((exit.pid, exit.origin(), exit.reason), (pid(1), pid(4), ExitReason::Killed));
     }
 
     #[test]

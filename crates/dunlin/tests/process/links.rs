@@ -48,7 +48,7 @@ fn a_link_from_a_process_that_has_ended_tells_at_once() {
         let target = idle();
         link(from, target.pid()).unwrap();
         let exit = target.await.unwrap_err();
-        assert_eq!((exit.reason, exit.origin), (ExitReason::NoSuchProcess, from));
+        assert_eq!((exit.origin(), exit.reason), (from, ExitReason::NoSuchProcess));
     });
 }
 
@@ -191,7 +191,7 @@ fn an_exit_passes_through_a_hundred_thousand_links() {
         until_last_waits().await;
         let began = Instant::now();
         first.kill();
-        assert_eq!(last.await.unwrap_err().origin, own());
+        assert_eq!(last.await.unwrap_err().origin(), own());
         println!("an exit through 100,000 links: {:?}", began.elapsed());
     });
 }

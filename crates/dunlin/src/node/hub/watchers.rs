@@ -86,6 +86,7 @@ impl Hub {
         let limit = match what {
             Declined::Half(channel) => Limit::Halves { peer, name: self.name_of(channel) },
             Declined::Post(_) => Limit::Post { peer },
+            Declined::Signal(_) => Limit::Signal { peer },
             Declined::DialBack => Limit::DialBacks { peer },
             Declined::Admittance(to) => {
                 let Some(to) = self.lives.get(&to) else { return };

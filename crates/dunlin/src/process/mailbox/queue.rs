@@ -14,6 +14,7 @@ use super::super::core::{Core, Exits};
 use super::super::down::Down;
 use super::super::exit::Exit;
 use super::super::signal::Link;
+use super::super::watch::Roused;
 use super::bound::Bound;
 #[cfg(feature = "net")]
 use super::came::{Came, Exported};
@@ -71,7 +72,7 @@ impl<M> Notice<M> {
         }
         // Cloned, so that a conversion that panics leaves the notice as it was.
         match &self.form {
-            Form::Exit(exit, convert) => self.form = Form::Message(convert(exit.clone())),
+            Form::Exit(exit, convert) => self.form = Form::Message(convert(exit.clone().received())),
             Form::Down(down, convert) => self.form = Form::Message(convert(down.clone())),
             Form::Message(_) => {}
         }
@@ -368,17 +369,14 @@ impl<M> Shared<M> {
         ended
     }
 
-    /// Adds an exit or a down, which is not bounded.
-    fn notice(&self, notice: Box<Notice<M>>) -> Result<(), Box<Notice<M>>> {
+    /// Adds an exit or a down, which is not bounded. Returns what is to be woken.
+    fn notice(&self, notice: Box<Notice<M>>) -> Result<Roused, Box<Notice<M>>> {
         let mut inbox = lock(&self.inbox);
         if inbox.closed {
             return Err(notice);
         }
         inbox.entries.push_back(Entry::Notice(notice));
-        let receiver = inbox.receiver.take();
-        drop(inbox);
-        receiver.into_iter().for_each(Waker::wake);
-        Ok(())
+        Ok(Roused::of(inbox.receiver.take()))
     }
 }
 
@@ -400,10 +398,10 @@ pub(crate) struct Notices<M>(pub(super) Arc<Shared<M>>);
 
 impl<M> Notices<M> {
     /// Adds the down of a monitor that may still end.
-    pub(in super::super) fn down(&self, down: Down, convert: fn(Down) -> M, alive: Arc<AtomicBool>) {
+    pub(in super::super) fn down(&self, down: Down, convert: fn(Down) -> M, alive: Arc<AtomicBool>) -> Roused {
         let form = Form::Down(down, convert);
         // A mailbox that has been dropped receives nothing.
-        drop(self.0.notice(Box::new(Notice { validity: Validity::Monitor(alive), form })));
+        self.0.notice(Box::new(Notice { validity: Validity::Monitor(alive), form })).unwrap_or(Roused::Nothing)
     }
 }
 
@@ -414,7 +412,7 @@ pub(super) struct ExitsInto<M> {
 }
 
 impl<M: Send> Exits for ExitsInto<M> {
-    fn receive(&self, exit: Exit, link: Option<Link>) -> Result<(), Exit> {
+    fn receive(&self, exit: Exit, link: Option<Link>) -> Result<Roused, Exit> {
         let validity = link.map_or(Validity::Always, Validity::Link);
         let notice = Box::new(Notice { validity, form: Form::Exit(exit, self.convert) });
         self.shared.notice(notice).map_err(|notice| match notice.form {

@@ -1,0 +1,77 @@
+//! Exits in the form that nodes exchange.
+
+use std::sync::Arc;
+
+use dunlin_core::waits;
+use dunlin_proto::wire::{self, Payload, Reason};
+
+use super::super::exit::{Exit, ExitReason};
+use super::super::pid::Pid;
+use crate::node::signals::{Ended, Here, Who};
+
+pub(super) fn here(pid: Pid) -> Here {
+    Here { number: pid.number(), place: pid.place() }
+}
+
+pub(super) fn who(pid: Pid) -> Who {
+    match pid.id_there() {
+        Some((id, _)) => Who::There(id),
+        None => Who::Here(here(pid)),
+    }
+}
+
+/// A process of this program.
+pub(super) fn local(here: Here) -> Pid {
+    Pid::of(here.place, waits::Pid::numbered(here.number))
+}
+
+pub(super) fn pid(via: u64, who: Who) -> Pid {
+    match who {
+        Who::Here(here) => local(here),
+        Who::There(id) => Pid::there(id, via),
+    }
+}
+
+pub(super) fn to_node(exit: &Exit) -> Ended {
+    let (reason, text) = match &exit.reason {
+        ExitReason::Normal => (Reason::Normal, String::new()),
+        ExitReason::Error(text) => (Reason::Error, text.clone()),
+        ExitReason::Panicked(text) => (Reason::Panicked, text.clone()),
+        ExitReason::Cancelled => (Reason::Cancelled, String::new()),
+        ExitReason::Killed => (Reason::Killed, String::new()),
+        ExitReason::NoSuchProcess => (Reason::NoSuchProcess, String::new()),
+        ExitReason::NodeLost(text) => (Reason::NodeLost, text.clone()),
+        ExitReason::NodeLeft => (Reason::NodeLeft, String::new()),
+        ExitReason::Refused => (Reason::Refused, String::new()),
+        // The scope is not known at other nodes.
+        ExitReason::NotStarted(why) => (Reason::Error, why.to_string()),
+    };
+    let name = exit.name.as_deref().unwrap_or_default().to_owned();
+    let payload = if exit.has_payload() { Payload::Left } else { Payload::None };
+    Ended {
+        exit: wire::Exit { reason, text, name, origin: None, payload },
+        origin: (exit.origin() != exit.pid).then(|| who(exit.origin())),
+    }
+}
+
+/// The exit of this process, as a node reports it.
+pub(super) fn from_node(of: Pid, via: u64, ended: Ended) -> Exit {
+    let wire::Exit { reason, text, name, .. } = ended.exit;
+    let reason = match reason {
+        Reason::Normal => ExitReason::Normal,
+        Reason::Error => ExitReason::Error(text),
+        Reason::Panicked => ExitReason::Panicked(text),
+        Reason::Cancelled => ExitReason::Cancelled,
+        Reason::Killed => ExitReason::Killed,
+        Reason::NoSuchProcess => ExitReason::NoSuchProcess,
+        Reason::NodeLost => ExitReason::NodeLost(text),
+        Reason::NodeLeft => ExitReason::NodeLeft,
+        Reason::Refused => ExitReason::Refused,
+    };
+    let name = if name.is_empty() { None } else { Some(Arc::from(name)) };
+    let exit = Exit::new(of, name, reason);
+    match ended.origin {
+        Some(origin) => exit.with_origin(pid(via, origin)),
+        None => exit,
+    }
+}
