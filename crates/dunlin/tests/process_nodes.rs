@@ -295,6 +295,12 @@ async fn signals_without_the_random_bits_are_dropped_and_counted() {
     let (process, real) = idle(&here, &there, "real").await;
     // The other node reads what a pid is, and another one writes it with other bits.
     let mut parts: Forged = give(process.pid(), &here, &there, "read").await;
+    // Of another incarnation: that is no forgery.
+    parts.0.2 += 1;
+    let earlier: Pid = give(Forged(parts.0), &here, &there, "earlier").await;
+    assert_ne!(earlier, real);
+    assert_eq!(monitor(earlier).await.reason, ExitReason::NoSuchProcess);
+    parts.0.2 -= 1;
     parts.0.5 ^= 1;
     let forged: Pid = give(parts, &here, &there, "write").await;
     assert_eq!(forged, real);
@@ -313,4 +319,19 @@ async fn signals_without_the_random_bits_are_dropped_and_counted() {
     assert!(!hand_over(forged, &there, &here, "home").await.kill());
     real.kill();
     assert_eq!(process.await.unwrap_err().reason, ExitReason::Killed);
+}
+
+/// A request for a link makes its node dial no others: a source at a node that it has no connection with is
+/// lost at once.
+#[dunlin::test]
+async fn link_from_an_unknown_node_is_lost_at_once() {
+    let [here, there] = nodes("unknown").await;
+    let (target, far_target) = idle(&here, &there, "target").await;
+    let mut parts: Forged = give(target.pid(), &here, &there, "read").await;
+    parts.0.0 ^= 1;
+    let invented: Pid = give(parts, &here, &there, "write").await;
+    spawn(async move { link(invented, far_target) }).await.unwrap().unwrap();
+    let exit = target.await.unwrap_err();
+    // (A node that has tried to connect says why it could not.)
+    assert_eq!(exit.reason, ExitReason::NodeLost(String::new()));
 }

@@ -30,6 +30,7 @@ mod retiring;
 mod roles;
 mod scopes;
 mod shared;
+mod signals;
 mod straight;
 mod through;
 mod whole;
