@@ -19,7 +19,7 @@ const WATCHER: usize = 1;
 const NODES: [NodeId; 2] = [NodeId(1), NodeId(2)];
 /// The mailbox of the watching node.
 const MAILBOX: MailboxId = MailboxId { number: 1, bits: 7 };
-const SECOND: u64 = 1_000_000_000;
+const SECOND: u64 = 1_000_000;
 
 fn process(number: u64) -> ProcessId {
     let life = Life { node: NODES[HOME], incarnation: Incarnation(1) };
@@ -198,7 +198,7 @@ impl World {
 
     fn cut(&mut self) {
         self.close();
-        self.pass(20, 100_000);
+        self.pass(20, SECOND / 10);
     }
 
     /// The connection is lost for so long that both give it up; then the home dials again.
@@ -414,12 +414,73 @@ fn watch_beyond_the_limit_is_refused_at_the_watching_node() {
         world.settle();
         assert!(world.heard.len() > before, "{before} of the watches were answered: {:?}", world.downs);
     }
+    assert_eq!(world.downs, []);
     assert!(world.machines[WATCHER].watch(now, process(1)).is_ok());
 }
 
-/// A node without room answers a watch at once.
+/// A node that asks for processes that do not exist, and reads no answers, has no room for more of them.
+#[test]
+fn answers_that_are_not_read_are_bounded() {
+    let mut config = Config::new("signals");
+    (config.value_max, config.held_max) = (64 << 10, 2 << 20);
+    let mut world = World::with(0, config);
+    let watch = |n: u64| Frame::Signal(Box::new(Signal::Watch { watch: 1000 + n, of: process(1) }));
+    for n in 0..40_000 {
+        world.machines[HOME].received(world.at(), world.socket, {
+            let mut bytes = BytesMut::new();
+            codec::encode(&watch(n), &mut bytes);
+            bytes.freeze()
+        });
+        world.drain(HOME);
+    }
+    assert_eq!(world.violation(), Some("the peer requests answers and does not read them"));
+}
+
+/// A node without room answers a watch at once, and goes on with the others.
 #[test]
 fn watch_without_room_is_refused_by_the_process_node() {
+    let mut config = Config::new("signals");
+    (config.value_max, config.held_max) = (64 << 10, 2 << 20);
+    let mut world = World::with(1, config);
+    let mut watch = || {
+        let watch = world.watch(1);
+        world.settle();
+        watch
+    };
+    let watches: Vec<u64> = (0..5000).map(|_| watch()).collect();
+    let all = |world: &mut World, count: usize| {
+        while world.heard.len() < count {
+            let before = world.heard.len();
+            world.pass(10, SECOND / 10);
+            world.settle();
+            assert!(world.heard.len() > before, "{before} of {count} answers: {:?}", world.downs);
+        }
+    };
+    let refused =
+        |world: &World| world.heard.iter().filter(|heard| matches!(heard, Heard::Down(_, Reason::Refused))).count();
+    assert!((100..4900).contains(&refused(&world)), "{}", refused(&world));
+    assert_eq!(refused(&world), world.heard.len());
+    world.end(1);
+    all(&mut world, watches.len());
+    assert!(watches.iter().all(|watch| world.downs_of(*watch).len() == 1));
+    assert_eq!(world.downs, []);
+}
+
+#[test]
+fn watch_at_a_node_that_has_left_is_refused() {
+    let mut world = World::new(1);
+    let watch = world.watch(1);
+    world.settle();
+    let now = world.at();
+    world.machines[HOME].leave(now);
+    world.settle();
+    assert_eq!(world.downs_of(watch), [Reason::NodeLeft]);
+    assert_eq!(world.machines[WATCHER].watch(now, process(1)), Err(NotSignalled::Left));
+    assert_eq!(world.machines[WATCHER].kill(now, process(1), process(2)), Err(NotSignalled::Left));
+}
+
+#[test]
+fn unwatch_releases_the_room_of_a_watch() {
     let mut world = World::new(1);
     let held = world.machines[HOME].held_for(NODES[WATCHER]);
     let watches: Vec<u64> = (0..100).map(|_| world.watch(1)).collect();

@@ -113,6 +113,8 @@ pub use process::{
     mailbox_with, monitor, monitor_into, server, spawn, spawn_linked, spawn_linked_named, spawn_named, supervisor,
     unlink,
 };
+#[cfg(feature = "net")]
+pub use process::{PayloadError, exit_with_portable};
 #[cfg(feature = "rt")]
 pub use runtime::block_on;
 #[cfg(feature = "rt")]

@@ -3,7 +3,10 @@
 
 use dunlin::node::{Limit, NodeEvent};
 use dunlin::prelude::*;
-use dunlin::{Down, ExitReason, Pid, Portable, exit, link, mailbox, monitor, monitor_into, unlink};
+use dunlin::{
+    Down, ExitReason, PayloadError, Pid, Portable, exit, exit_with, exit_with_portable, link, mailbox, monitor,
+    monitor_into, unlink,
+};
 use serde::{Deserialize, Serialize};
 
 /// Nodes of one application.
@@ -246,6 +249,9 @@ async fn node_that_leaves_is_told_at_once() {
     here.leave().await.unwrap();
     assert_eq!((&mut down).await.reason, ExitReason::NodeLeft);
     assert_eq!(linked.await.unwrap_err().reason, ExitReason::NodeLeft);
+    // Nobody tries to connect to it again.
+    assert_eq!(monitor(far).await.reason, ExitReason::NodeLeft);
+    assert!(!far.kill());
     drop(there);
 }
 
@@ -260,6 +266,49 @@ async fn own_node_that_leaves_ends_its_monitors() {
     assert!(matches!(exit.reason, ExitReason::NodeLeft | ExitReason::NodeLost(_)), "{exit}");
     assert!(matches!(monitor(far).await.reason, ExitReason::NodeLost(_)));
     assert!(!far.kill());
+}
+
+/// A value travels with an exit if it is portable and small, over a link that passes it on, too.
+#[dunlin::test]
+async fn payload_travels_with_an_exit() {
+    let [here, there] = nodes("payload").await;
+    let (mut go, mut gone) = dunlin::channel::<()>();
+    let worker = spawn(async move {
+        gone.recv().await.unwrap();
+        exit_with_portable(vec!["krill".to_owned(), "squid".to_owned()]).await
+    });
+    let far = hand_over(worker.pid(), &here, &there, "small").await;
+    let linked = spawn(async move {
+        link(far, Pid::current().unwrap()).unwrap();
+        std::future::pending::<()>().await;
+    });
+    let down = monitor(far);
+    // In order behind the link.
+    let (_, mark) = idle(&here, &there, "mark").await;
+    mark.kill();
+    monitor(mark).await;
+    go.send(()).await.unwrap();
+    let exit = down.await;
+    assert_eq!(exit.portable_payload(), Ok(vec!["krill".to_owned(), "squid".to_owned()]));
+    assert!(matches!(exit.portable_payload::<u32>(), Err(PayloadError::Mismatch(_))));
+    assert_eq!(exit.payload::<Vec<String>>(), None);
+    let linked = linked.await.unwrap_err();
+    assert_eq!((linked.portable_payload::<Vec<String>>(), linked.origin()), (exit.portable_payload(), far));
+
+    for (name, exits) in [("large", exit_with_portable(vec![7_u8; 20_000])), ("local", exit_with(7_u8))] {
+        let (mut go, mut gone) = dunlin::channel::<()>();
+        let worker = spawn(async move {
+            gone.recv().await.unwrap();
+            exits.await
+        });
+        let far = hand_over(worker.pid(), &here, &there, name).await;
+        let down = monitor(far);
+        let (_, mark) = idle(&here, &there, &format!("mark-{name}")).await;
+        mark.kill();
+        monitor(mark).await;
+        go.send(()).await.unwrap();
+        assert_eq!(down.await.portable_payload::<Vec<u8>>(), Err(PayloadError::Left), "{name}");
+    }
 }
 
 /// A third node links a process of the first to one of the second.

@@ -811,8 +811,9 @@ impl Outbox {
 
     /// About how many bytes wait for the other side to read them, without values that have not been written.
     pub(crate) fn owed_bytes(&self) -> usize {
-        // Everything of relayed sockets except their ends is on credit.
-        self.written_bytes + self.control.answers + self.posts.answers() + self.relayed.len() * 64
+        // Everything of relayed sockets except their ends is on credit. Ends of watched processes are not
+        // bounded here: there are no more than watches, and many processes may end at once.
+        self.written_bytes + self.control.answers + self.relayed.len() * 64
     }
 
     /// How many bytes the answers take that the other side has not acknowledged.

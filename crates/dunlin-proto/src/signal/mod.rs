@@ -91,7 +91,11 @@ impl Machine {
     /// Whether this node may send signals to that one.
     fn signals_to(&self, node: NodeId) -> Result<(), NotSignalled> {
         let is_here = self.endpoint.is_me(node) || self.endpoint.leaving || self.replaced_by().is_some();
-        if is_here { Err(NotSignalled::NotHere) } else { Ok(()) }
+        if is_here {
+            return Err(NotSignalled::NotHere);
+        }
+        // Otherwise a signal would wait until all attempts to connect have failed.
+        if self.endpoint.left.contains(&node) && self.is_idle(node) { Err(NotSignalled::Left) } else { Ok(()) }
     }
 
     fn has_room(&mut self, node: NodeId) -> Result<(), NotSignalled> {
@@ -155,7 +159,7 @@ impl Machine {
     /// Asks the node of `target` to end that link.
     ///
     /// # Errors
-    /// The signal was not sent: the connection is as good as over.
+    /// The signal was not sent.
     pub fn unlink(&mut self, now: Time, source: ProcessId, target: ProcessId) -> Result<(), NotSignalled> {
         self.signals_to(target.life.node)?;
         self.send_signal(now, target.life.node, Signal::Unlink { source, target });

@@ -14,6 +14,9 @@ pub enum NotSignalled {
     /// This node has as many watches at that one as it may, or the connection has no room for more signals.
     #[error("the connection has no room for the signal")]
     Full,
+    /// That node has left in order, and not come back.
+    #[error("the node has left")]
+    Left,
     /// This node is leaving or replaced, or is the node of the process: its own signals do not need the
     /// machine.
     #[error("this node sends no signals there")]

@@ -396,18 +396,21 @@ impl Driver {
             }
             PostHears::Mismatch(node, number, schema) => {
                 if let Some(remote) = state.mailboxes.known(node, number) {
-                    remote.change(|state| state.mismatch = Some(mismatch(&state.schema, schema)));
+                    remote.change(|state| {
+                        let why = mismatch(&state.schema, schema);
+                        state.mismatch =
+                            Some(why.map_or_else(|| "the mailbox's node cannot read them".into(), Arc::from));
+                    });
                 }
             }
         }
     }
 }
 
-/// Why a mailbox with this schema cannot read what this node writes.
-fn mismatch(here: &Bytes, there: Bytes) -> Arc<str> {
+/// Why a receiver with the schema `there` cannot read what a sender with the schema `here` writes. `None`: it
+/// can.
+pub(crate) fn mismatch(here: &Bytes, there: Bytes) -> Option<String> {
     let declared = |face, schema| Declaration { face, shared: false, expects: Expected::Unknown, schema };
-    match difference(&declared(Face::Sender, here.clone()), &declared(Face::Receiver, there)) {
-        Some(difference) => difference.to_string().into(),
-        None => "the mailbox's node cannot read them".into(),
-    }
+    let difference = difference(&declared(Face::Sender, here.clone()), &declared(Face::Receiver, there))?;
+    Some(difference.to_string())
 }

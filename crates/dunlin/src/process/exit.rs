@@ -6,7 +6,12 @@ use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use dunlin_core::__rt::panic_text;
+#[cfg(feature = "net")]
+use dunlin_core::Portable;
 
+use super::payload::Payload;
+#[cfg(feature = "net")]
+use super::payload::PayloadError;
 use super::pid::Pid;
 use crate::scope::ScopeError;
 use crate::world::NoOutput;
@@ -66,7 +71,7 @@ impl Exit {
         if is_other || self.more.is_some() { self.with(|more| more.origin = is_other.then_some(origin)) } else { self }
     }
 
-    pub(super) fn with_payload(self, payload: Arc<dyn Any + Send + Sync>) -> Self {
+    pub(super) fn with_payload(self, payload: Payload) -> Self {
         self.with(|more| more.payload = Some(payload))
     }
 
@@ -103,14 +108,23 @@ impl Exit {
         self.reason == ExitReason::Normal
     }
 
-    #[cfg(feature = "net")]
-    pub(super) fn has_payload(&self) -> bool {
-        self.more.as_ref().is_some_and(|more| more.payload.is_some())
+    pub(super) fn carried(&self) -> Option<&Payload> {
+        self.more.as_ref()?.payload.as_ref()
     }
 
     /// The value given to [`exit_with`](crate::exit_with), if there is one and it has this type.
     pub fn payload<P: 'static>(&self) -> Option<&P> {
-        self.more.as_ref()?.payload.as_ref()?.downcast_ref()
+        self.carried()?.value()
+    }
+
+    /// The value given to [`exit_with_portable`](crate::exit_with_portable), also of a process of another
+    /// node: decoded, each time.
+    ///
+    /// # Errors
+    /// There is none, it is not here, or it is of another type.
+    #[cfg(feature = "net")]
+    pub fn portable_payload<P: Portable>(&self) -> Result<P, PayloadError> {
+        self.carried().ok_or(PayloadError::Missing)?.read()
     }
 }
 
@@ -118,7 +132,7 @@ impl Exit {
 #[derive(Clone, Default)]
 struct More {
     origin: Option<Pid>,
-    payload: Option<Arc<dyn Any + Send + Sync>>,
+    payload: Option<Payload>,
     /// What an exit from another node takes at this one, until it has been received.
     #[cfg(feature = "net")]
     held: Option<Arc<dyn Send + Sync>>,
@@ -134,14 +148,9 @@ impl More {
     }
 }
 
-/// Two exits have the same payload if it was given once.
 impl PartialEq for More {
     fn eq(&self, other: &Self) -> bool {
-        let payload = match (&self.payload, &other.payload) {
-            (Some(one), Some(other)) => std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other)),
-            (one, other) => one.is_none() && other.is_none(),
-        };
-        payload && self.origin == other.origin
+        self.payload == other.payload && self.origin == other.origin
     }
 }
 
@@ -355,9 +364,10 @@ mod tests {
     #[test]
     fn exits_are_equal_if_their_payload_is_the_same() {
         let exit = Exit::no_such_process(Pid::nowhere(dunlin_core::waits::Pid::OUTSIDE));
-        let with = exit.clone().with_payload(Arc::new(()));
+        let unit = || Payload::Value(Arc::new(()));
+        let with = exit.clone().with_payload(unit());
         assert_eq!(with, with.clone());
         assert_ne!(with, exit);
-        assert_ne!(with, exit.with_payload(Arc::new(())));
+        assert_ne!(with, exit.with_payload(unit()));
     }
 }

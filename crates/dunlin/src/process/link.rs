@@ -1,19 +1,23 @@
 //! Links between processes, and ends that are asked for: `exit`, `kill`.
 
-use std::any::{Any, type_name};
+use std::any::type_name;
 use std::convert::Infallible;
+use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+#[cfg(feature = "net")]
+use dunlin_core::Portable;
 use dunlin_core::waits;
 
 use super::core::Core;
 use super::exit::{ExitReason, Outcome};
 #[cfg(feature = "net")]
 use super::far;
+use super::payload::Payload;
 use super::pid::Pid;
 use super::signal::Signal;
 use super::spawn::{Process, Seen, Starting};
@@ -250,18 +254,55 @@ pub fn exit_with<P: Send + Sync + 'static>(payload: P) -> Leaving {
     exit(format!("exited with a value of type {}", type_name::<P>())).with(payload)
 }
 
+/// Ends the calling process, at this await, with an error that carries a value, also to other nodes: see
+/// [`Exit::portable_payload`](crate::Exit::portable_payload).
+///
+/// The value is encoded at once. To another node it travels if it has, with the schema of its type, at most
+/// 16 KiB, and no end of a channel in it; otherwise the exit arrives there without it, and says so.
+///
+/// # Errors
+/// As of [`exit`](exit()).
+///
+/// # Examples
+/// ```
+/// use dunlin::prelude::*;
+/// use dunlin::{PayloadError, exit_with_portable};
+/// # dunlin::block_on(async {
+/// let process = spawn(async { exit_with_portable((7_u32, "krill".to_owned())).await });
+/// let exit = process.await.unwrap_err();
+/// assert_eq!(exit.portable_payload(), Ok((7_u32, "krill".to_owned())));
+/// assert!(matches!(exit.portable_payload::<bool>(), Err(PayloadError::Mismatch(_))));
+/// # });
+/// ```
+#[cfg(feature = "net")]
+pub fn exit_with_portable<P: Portable>(payload: P) -> Leaving {
+    exit(format!("exited with a value of type {}", type_name::<P>())).with_portable(&payload)
+}
+
 /// Ends the calling process: made by [`exit`](exit()) and [`exit_with`].
-#[derive(Debug)]
 #[must_use = "the process ends when this is awaited"]
 pub struct Leaving {
     reason: ExitReason,
-    payload: Option<Arc<dyn Any + Send + Sync>>,
+    payload: Option<Payload>,
 }
 
 impl Leaving {
     /// The exit also carries this value: see [`Exit::payload`](crate::Exit::payload).
     pub fn with<P: Send + Sync + 'static>(self, payload: P) -> Self {
-        Self { payload: Some(Arc::new(payload)), ..self }
+        Self { payload: Some(Payload::Value(Arc::new(payload))), ..self }
+    }
+
+    /// The exit also carries this value, also to other nodes: see
+    /// [`Exit::portable_payload`](crate::Exit::portable_payload).
+    #[cfg(feature = "net")]
+    pub fn with_portable<P: Portable>(self, payload: &P) -> Self {
+        Self { payload: Some(Payload::encoded(payload)), ..self }
+    }
+}
+
+impl fmt::Debug for Leaving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leaving").field("reason", &self.reason).finish_non_exhaustive()
     }
 }
 

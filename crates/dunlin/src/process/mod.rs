@@ -21,6 +21,7 @@ mod far;
 mod link;
 mod mailbox;
 mod monitor;
+mod payload;
 mod pid;
 pub mod server;
 mod set;
@@ -31,11 +32,15 @@ mod watch;
 
 pub use down::{Down, MonitorId};
 pub use exit::{Exit, ExitReason, Outcome};
+#[cfg(feature = "net")]
+pub use link::exit_with_portable;
 pub use link::{Leaving, OutsideProcess, exit, exit_with, link, spawn_linked, spawn_linked_named, unlink};
 pub use mailbox::{
     Address, Bound, Mailbox, MailboxError, Marked, Offer, OfferFrom, PostError, Receive, mailbox, mailbox_with,
 };
 pub use monitor::{Monitor, MonitorInto, monitor, monitor_into};
+#[cfg(feature = "net")]
+pub use payload::PayloadError;
 pub use pid::Pid;
 pub(crate) use spawn::{NotStarted, start};
 pub use spawn::{Process, spawn, spawn_named};

@@ -1,5 +1,5 @@
-//! Links, monitors, exits and kills between nodes over connections that are cut, parted and lost: each monitor
-//! is told once, behind the messages of its process, and a connection that resumes tells nothing.
+//! Links, monitors, exits and kills between nodes over connections that are cut, parted and lost: each
+//! monitor is told once, behind the messages of its process, and a connection that resumes tells nothing.
 
 use dunlin::prelude::*;
 use dunlin::sim::Sim;

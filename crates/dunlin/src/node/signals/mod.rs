@@ -120,6 +120,7 @@ impl State {
                 Ok(watch)
             }
             Err(NotSignalled::Full) => Err((Reason::Refused, asked)),
+            Err(NotSignalled::Left) => Err((Reason::NodeLeft, asked)),
             Err(_) => Err((Reason::NodeLost, asked)),
         }
     }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use dunlin_core::waits;
-use dunlin_proto::wire::{self, Payload, Reason};
+use dunlin_proto::wire::{self, Reason};
 
 use super::super::exit::{Exit, ExitReason};
+use super::super::payload::Payload;
 use super::super::pid::Pid;
 use crate::node::signals::{Ended, Here, Who};
 
@@ -47,7 +48,7 @@ pub(super) fn to_node(exit: &Exit) -> Ended {
         ExitReason::NotStarted(why) => (Reason::Error, why.to_string()),
     };
     let name = exit.name.as_deref().unwrap_or_default().to_owned();
-    let payload = if exit.has_payload() { Payload::Left } else { Payload::None };
+    let payload = exit.carried().map_or(wire::Payload::None, Payload::to_node);
     Ended {
         exit: wire::Exit { reason, text, name, origin: None, payload },
         origin: (exit.origin() != exit.pid).then(|| who(exit.origin())),
@@ -56,7 +57,7 @@ pub(super) fn to_node(exit: &Exit) -> Ended {
 
 /// The exit of this process, as a node reports it.
 pub(super) fn from_node(of: Pid, via: u64, ended: Ended) -> Exit {
-    let wire::Exit { reason, text, name, .. } = ended.exit;
+    let wire::Exit { reason, text, name, payload, .. } = ended.exit;
     let reason = match reason {
         Reason::Normal => ExitReason::Normal,
         Reason::Error => ExitReason::Error(text),
@@ -69,7 +70,10 @@ pub(super) fn from_node(of: Pid, via: u64, ended: Ended) -> Exit {
         Reason::Refused => ExitReason::Refused,
     };
     let name = if name.is_empty() { None } else { Some(Arc::from(name)) };
-    let exit = Exit::new(of, name, reason);
+    let mut exit = Exit::new(of, name, reason);
+    if let Some(payload) = Payload::from_node(payload) {
+        exit = exit.with_payload(payload);
+    }
     match ended.origin {
         Some(origin) => exit.with_origin(pid(via, origin)),
         None => exit,
