@@ -162,8 +162,9 @@ pub(crate) const PAGE_MIN: usize = 256;
 /// For how many frames of a stream room is kept for the next stream.
 const SPARE_MAX: usize = 8;
 
-/// How many bytes of values sent on credits may be queued for one connection.
-fn queued_max(config: &Config) -> u64 {
+/// How many bytes of values sent on credits may be queued for one connection, and how many of messages for
+/// mailboxes.
+pub(crate) fn queued_max(config: &Config) -> u64 {
     2 * config.unacked_max as u64
 }
 
@@ -442,6 +443,11 @@ impl Outbox {
     /// Takes the credit for a message of that many bytes. `false`: there is not enough.
     pub(crate) fn spend_credit(&mut self, bytes: u64) -> bool {
         self.credit.spend(bytes)
+    }
+
+    /// What the messages for mailboxes cost of which nothing has been written.
+    pub(crate) fn queued_posts(&self) -> u64 {
+        self.posts.bytes()
     }
 
     /// Adds to the credit that the other node gives.

@@ -170,6 +170,7 @@ impl Machine {
         for channel in connection.outbox.now_roomy() {
             self.channels.tell_credits(&mut self.endpoint, channel);
         }
+        self.endpoint.posts_written(node);
     }
 
     /// Bytes of values sent on credits that wait to be written to that node.

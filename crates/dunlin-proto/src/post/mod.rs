@@ -9,7 +9,8 @@
 //! For that, the sending node spends credit when it sends a message, not when it writes it; without credit it
 //! does not send. Besides, each mailbox has room for a few messages of each other node (`room.rs`). So a
 //! mailbox that never receives takes little of the account, and others are not affected. A sending node that
-//! has no room asks for it once, and reports when there may be some again.
+//! has no room asks for it once, and reports when there may be some again. Whatever a node allows, only so
+//! much is queued for it.
 //!
 //! A mailbox is known by its number and 64 random bits. A message with other bits is dropped. Before its
 //! first message to a mailbox, a node sends the schema of its messages. If the mailbox cannot read them they
@@ -25,6 +26,7 @@ use bytes::Bytes;
 
 use crate::account::{Charge, cost};
 use crate::channel::Peers;
+use crate::connection::outbox::queued_max;
 use crate::id::{Contact, MailboxId, NodeId};
 use crate::machine::{Action, Declined, Endpoint, Machine};
 use crate::misbehaved::PeerMisbehaved;
@@ -140,6 +142,15 @@ impl Endpoint {
         }
     }
 
+    /// Messages to that node have been written: those that waited for that may fit now.
+    pub(crate) fn posts_written(&mut self, node: NodeId) {
+        let Some(connection) = self.connections.get_mut(node) else { return };
+        if connection.posts.is_long && connection.outbox.queued_posts() < queued_max(&self.config) / 2 {
+            connection.posts.is_long = false;
+            self.posts_have_credit(node);
+        }
+    }
+
     /// That node has given new credit: messages that did not fit may now.
     pub(crate) fn posts_have_credit(&mut self, node: NodeId) {
         let Some(connection) = self.connections.get_mut(node) else { return };
@@ -198,9 +209,16 @@ impl Machine {
         if self.endpoint.is_me(node) || self.endpoint.leaving || self.replaced_by().is_some() {
             return Err(NotPosted::NotHere);
         }
+        let queued_max = queued_max(&self.endpoint.config);
         let connection = self.endpoint.connection(node);
         let is_first = !connection.posts.there.contains_key(&to.number);
         let room = connection.posts.there.entry(to.number).or_default();
+        // An honest node gives no credit for more.
+        if connection.outbox.queued_posts() >= queued_max {
+            connection.posts.waiting.insert(to.number);
+            connection.posts.is_long = true;
+            return Err(NotPosted::Full);
+        }
         if !room.has(cost(bytes)) || !connection.outbox.spend_credit(bytes) {
             connection.posts.waiting.insert(to.number);
             if room.asks() {

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
+use crate::account::cost;
 use crate::id::MailboxId;
 use crate::wire::{Frame, Post};
 
@@ -16,6 +17,8 @@ pub(crate) struct Queue {
     answers: usize,
     /// How many of them have been taken out to be written.
     begun: u64,
+    /// What those that wait cost.
+    bytes: u64,
     /// The rest of a message whose first piece has been written.
     rest: Bytes,
 }
@@ -29,6 +32,7 @@ enum Waiting {
 
 impl Queue {
     pub(crate) fn push(&mut self, to: MailboxId, message: Bytes) {
+        self.bytes += cost(message.len() as u64);
         self.waiting.push_back(Waiting::Message(to, message));
     }
 
@@ -39,6 +43,11 @@ impl Queue {
 
     pub(crate) fn answers(&self) -> usize {
         self.answers
+    }
+
+    /// What the messages cost of which nothing has been written.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -76,6 +85,7 @@ impl Queue {
             }
         };
         let total = message.len() as u64;
+        self.bytes -= cost(total);
         let first = message.split_to(if message.len() <= whole { message.len() } else { piece });
         self.rest = message;
         Some(Frame::Post(Post::Message { to, total, first }))

@@ -69,6 +69,8 @@ pub(crate) struct Posts {
     pub(super) there: BTreeMap<u64, Room>,
     /// Those of them to which a message did not fit.
     pub(super) waiting: BTreeSet<u64>,
+    /// At least one of them waits until less is queued.
+    pub(super) is_long: bool,
     /// Mailboxes of this node to which the other one has sent.
     pub(super) here: BTreeSet<u64>,
     /// The message that is arriving in pieces.
