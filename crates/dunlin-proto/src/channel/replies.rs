@@ -68,7 +68,7 @@ impl Channels {
     pub(crate) fn hold_reply(&mut self, peers: &mut impl Peers, channel: ChannelId, caller: Contact) -> bool {
         let is_known = self.replies.held.contains_key(&channel)
             || self.has_half(channel)
-            || (!peers.is_me(caller.node) && self.has_home(channel));
+            || (!peers.is_me(caller.node) && (self.has_home(channel) || self.replies.awaited.contains_key(&channel)));
         // No honest node gives two ends one number.
         if is_known || peers.is_over(caller) {
             return false;

@@ -135,6 +135,8 @@ fn the_end_of_a_connection_ends_all_calls_over_it() {
 fn two_places_of_one_number_are_not_held() {
     let [_, Node { mut channels, mut peers }] = called();
     assert!(!channels.hold_reply(&mut peers, CHANNEL, there(NodeId(3))));
+    channels.await_reply(ChannelId(9), HOME);
+    assert!(!channels.hold_reply(&mut peers, ChannelId(9), there(HOME)), "this node awaits a reply there");
     peers.lost.insert(NodeId(3));
     assert!(!channels.hold_reply(&mut peers, ChannelId(8), there(NodeId(3))), "its caller is lost");
 }
