@@ -1,6 +1,11 @@
 //! A node keeps no more for another one than its limits allow, releases all of it, and nothing waits for
 //! ever: two machines in memory, under random offers, receives, withdrawals, deaths and cut sockets.
 
+#[path = "support/machines.rs"]
+mod machines;
+#[path = "support/pair.rs"]
+mod pair;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
@@ -8,12 +13,12 @@ use dunlin_proto::connection::State;
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId, Ticket};
 use dunlin_proto::identity::StandIn;
 use dunlin_proto::time::Time;
-use dunlin_proto::wire::{Declaration, End, Expected, Face, Frame, Memory, Terms, codec, limits};
+use dunlin_proto::wire::{End, Face, Frame, Memory, Terms, codec, limits};
 use dunlin_proto::{Action, Config, HomeHears, Machine, ProxyHears, Source};
+use machines::{THERE, declared};
+use pair::{HOME, Pair, SENDER};
 use proptest::prelude::*;
 
-const SENDER: usize = 0;
-const HOME: usize = 1;
 const MB: usize = 1 << 20;
 const CREDIT_MAX: usize = 512 << 10;
 const HELD_MAX: u64 = 4 << 20;
@@ -29,10 +34,6 @@ fn id(at: usize) -> ChannelId {
 
 fn has_buffer(at: usize) -> bool {
     at >= CHANNELS / 2
-}
-
-fn declared(face: Face) -> Declaration {
-    Declaration { face, shared: false, expects: Expected::Unknown, schema: Bytes::new() }
 }
 
 /// The offers on a channel, and the values at its home.
@@ -55,11 +56,7 @@ struct Channel {
 }
 
 struct World {
-    now: u64,
-    machines: [Machine; 2],
-    /// The bytes on their way to the other machine.
-    pipes: [VecDeque<Bytes>; 2],
-    socket: SocketId,
+    pair: Pair,
     channels: Vec<Channel>,
     taken: usize,
 }
@@ -69,52 +66,37 @@ impl World {
         Self::with(Config::new("account"))
     }
 
-    fn with(config: Config) -> Self {
-        let machine = |n: u128| {
-            let mut config = config.clone();
-            config.value_max = MB;
-            config.credit_max = CREDIT_MAX;
-            config.held_max = HELD_MAX;
-            if n == 2 {
-                config.addresses = vec!["memory:2".to_owned()];
-            }
-            StandIn::machine(config, Life { node: NodeId(n), incarnation: Incarnation(1) }, 7)
-        };
-        let mut world = Self {
-            now: 1000,
-            machines: [machine(1), machine(2)],
-            pipes: Default::default(),
-            socket: SocketId(0),
-            channels: (0..CHANNELS).map(|_| Channel::default()).collect(),
-            taken: 0,
-        };
+    fn with(mut config: Config) -> Self {
+        (config.value_max, config.credit_max, config.held_max) = (MB, CREDIT_MAX, HELD_MAX);
+        let mut world =
+            Self { pair: Pair::new(&config), channels: (0..CHANNELS).map(|_| Channel::default()).collect(), taken: 0 };
         for at in 0..CHANNELS {
             let credits = if has_buffer(at) { PLACES } else { 0 };
             let terms = Terms { window: 32, credits, value_max: MB as u64 };
-            let [a, b] = &mut world.machines;
+            let now = world.pair.time();
+            let [a, b] = &mut world.pair.machines;
             b.open_home(id(at), terms, declared(Face::Receiver), false).unwrap();
-            a.learn(NodeId(2), &["memory:2".to_owned()]);
-            a.attach(Time(world.now), id(at), NodeId(2), declared(Face::Sender)).unwrap();
+            a.attach(now, id(at), THERE, declared(Face::Sender)).unwrap();
         }
         world.settle();
         world
     }
 
     fn time(&self) -> Time {
-        Time(self.now)
+        self.pair.time()
     }
 
     /// The sender's node writes all it can, and the other one reads nothing.
     fn write(&mut self) {
         loop {
-            while let Some(action) = self.machines[SENDER].poll() {
+            while let Some(action) = self.pair.machines[SENDER].poll() {
                 self.act(SENDER, action);
             }
             let mut out = Vec::new();
-            if self.machines[SENDER].fill(Time(self.now), self.socket, 64 << 10, &mut out) == 0 {
+            if self.pair.machines[SENDER].fill(self.pair.time(), self.pair.socket, 64 << 10, &mut out) == 0 {
                 return;
             }
-            self.pipes[SENDER].extend(out);
+            self.pair.pipes[SENDER].extend(out);
         }
     }
 
@@ -137,29 +119,20 @@ impl World {
     fn step(&mut self) -> bool {
         let mut busy = false;
         for at in [SENDER, HOME] {
-            while let Some(action) = self.machines[at].poll() {
+            while let Some(action) = self.pair.machines[at].poll() {
                 busy = true;
                 self.act(at, action);
             }
-            let mut out = Vec::new();
-            // A little at a time, so that withdrawals and cuts strike within values.
-            self.machines[at].fill(Time(self.now), self.socket, 16 << 10, &mut out);
-            busy |= !out.is_empty();
-            self.pipes[at].extend(out);
+            busy |= self.pair.write(at);
         }
-        for at in [SENDER, HOME] {
-            if let Some(bytes) = self.pipes[at].pop_front() {
-                busy = true;
-                self.machines[1 - at].received(Time(self.now), self.socket, bytes);
-            }
-        }
+        busy |= self.pair.read();
         self.check();
         busy
     }
 
     fn check(&self) {
         let here: usize = self.channels.iter().map(Channel::here).sum();
-        let held = self.machines[HOME].held_for(NodeId(1));
+        let held = self.pair.machines[HOME].held_for(NodeId(1));
         // Events that the driver has yet to poll are counted already.
         assert!(here as u64 <= held, "{here} bytes lie here, and {held} count");
         assert!(held <= HELD_MAX + BESIDE + limits::CREDIT, "{held}");
@@ -170,14 +143,8 @@ impl World {
     }
 
     fn act(&mut self, at: usize, action: Action) {
-        let now = self.time();
         match action {
-            Action::Dial(dial, _) => {
-                self.socket = SocketId(self.socket.0 + 1);
-                self.pipes = Default::default();
-                self.machines[1 - at].accepted(now, self.socket);
-                self.machines[at].dialled(now, dial, self.socket);
-            }
+            Action::Dial(dial, _) => self.pair.dial(at, dial),
             Action::Home(channel, _, heard) => self.home_hears(channel.0 as usize - 1, heard),
             Action::Proxy(channel, heard) => self.proxy_hears(channel.0 as usize - 1, heard),
             Action::Connection(_, State::Down(why)) => panic!("{why}"),
@@ -199,14 +166,14 @@ impl World {
                 let stands = channel.queue.iter().position(|(other, _)| *other == ticket);
                 if let Some(stands) = stands {
                     channel.queue.remove(stands);
-                    self.machines[HOME].withdrawn(now, id(at), NodeId(1), ticket);
+                    self.pair.machines[HOME].withdrawn(now, id(at), NodeId(1), ticket);
                 }
             }
             HomeHears::Ended(_) => {
                 channel.queue.clear();
                 channel.buffer.clear();
                 channel.over = true;
-                self.machines[HOME].end_home(now, id(at), End::Gone);
+                self.pair.machines[HOME].end_home(now, id(at), End::Gone);
             }
             _ => {}
         }
@@ -239,21 +206,21 @@ impl World {
         if channel.credits > 0 {
             channel.credits -= 1;
             // The machine may have learned that the channel has ended, and the sender not yet.
-            let sent = self.machines[SENDER].send_on_credit(now, id(at), value);
+            let sent = self.pair.machines[SENDER].send_on_credit(now, id(at), value);
             assert!(sent || channel.over);
             channel.sent += usize::from(sent);
         } else if !has_buffer(at) {
             let ticket = channel.next;
             channel.next += 1;
             channel.open.insert(ticket, size);
-            self.machines[SENDER].offer(now, id(at), ticket, value);
+            self.pair.machines[SENDER].offer(now, id(at), ticket, value);
         }
     }
 
     fn withdraw(&mut self, at: usize, nth: usize) {
         let open: Vec<Ticket> = self.channels[at].open.keys().copied().collect();
         if !open.is_empty() {
-            self.machines[SENDER].withdraw(self.time(), id(at), open[nth % open.len()]);
+            self.pair.machines[SENDER].withdraw(self.time(), id(at), open[nth % open.len()]);
         }
     }
 
@@ -261,13 +228,13 @@ impl World {
     fn receive(&mut self, at: usize) -> bool {
         let (now, channel) = (self.time(), &mut self.channels[at]);
         if let Some(size) = channel.buffer.pop_front() {
-            self.machines[HOME].drained(id(at), 1, size as u64);
-            self.machines[HOME].credit(now, id(at), NodeId(1), 1);
+            self.pair.machines[HOME].drained(id(at), 1, size as u64);
+            self.pair.machines[HOME].credit(now, id(at), NodeId(1), 1);
         } else if let Some((ticket, _)) = channel.queue.pop_front() {
-            self.machines[HOME].taken(now, id(at), NodeId(1), ticket);
+            self.pair.machines[HOME].taken(now, id(at), NodeId(1), ticket);
         } else {
             if std::mem::take(&mut channel.asked) {
-                self.machines[HOME].awaited(id(at));
+                self.pair.machines[HOME].awaited(id(at));
             }
             return false;
         }
@@ -303,26 +270,19 @@ impl World {
         channel.over = true;
         channel.queue.clear();
         channel.buffer.clear();
-        self.machines[HOME].end_home(self.time(), id(at), End::Gone);
+        self.pair.machines[HOME].end_home(self.time(), id(at), End::Gone);
     }
 
     /// The sender stays until it learns the outcome of its offers.
     fn end_proxy(&mut self, at: usize) {
         self.channels[at].gone = true;
-        self.machines[SENDER].end_proxy(self.time(), id(at), End::Gone);
+        self.pair.machines[SENDER].end_proxy(self.time(), id(at), End::Gone);
     }
 
     fn cut(&mut self) {
-        let socket = self.socket;
-        self.pipes = Default::default();
-        for machine in &mut self.machines {
-            machine.closed(Time(self.now), socket);
-        }
+        self.pair.cut();
         for _ in 0..20 {
-            self.now += 100_000;
-            for machine in &mut self.machines {
-                machine.tick(Time(self.now));
-            }
+            self.pair.wait(100_000);
             for _ in 0..3 {
                 self.step();
             }
@@ -400,8 +360,8 @@ proptest! {
             world.end_home(at);
         }
         world.settle();
-        prop_assert_eq!(world.machines[HOME].held_for(NodeId(1)), 0);
-        prop_assert_eq!(world.machines[SENDER].census().unsaid, 0);
+        prop_assert_eq!(world.pair.machines[HOME].held_for(NodeId(1)), 0);
+        prop_assert_eq!(world.pair.machines[SENDER].census().unsaid, 0);
     }
 }
 
@@ -455,7 +415,8 @@ fn unreceived_large_values_leave_room_for_other_receives() {
 #[test]
 fn small_values_that_are_received_are_never_announced() {
     let mut world = World::new();
-    let written = |world: &World| world.machines[SENDER].traffic().map(|(_, traffic)| traffic.written).sum::<u64>();
+    let written =
+        |world: &World| world.pair.machines[SENDER].traffic().map(|(_, traffic)| traffic.written).sum::<u64>();
     world.settle();
     let (before, count) = (written(&world), 20_000);
     for _ in 0..count {
@@ -473,7 +434,7 @@ fn small_values_that_are_received_are_never_announced() {
 fn a_withdrawn_value_leaves_no_reservation() {
     let mut world = World::new();
     world.settle();
-    let rest = world.machines[HOME].held_for(NodeId(1));
+    let rest = world.pair.machines[HOME].held_for(NodeId(1));
     for steps in 0..40 {
         world.send(0, MB);
         for _ in 0..steps {
@@ -482,7 +443,7 @@ fn a_withdrawn_value_leaves_no_reservation() {
         world.withdraw(0, 0);
         world.settle();
         assert!(world.channels[0].open.is_empty(), "after {steps} steps");
-        assert_eq!(world.machines[HOME].held_for(NodeId(1)), rest, "after {steps} steps");
+        assert_eq!(world.pair.machines[HOME].held_for(NodeId(1)), rest, "after {steps} steps");
     }
 }
 
@@ -685,7 +646,7 @@ fn connection_keeps_its_credit_when_the_pool_is_full() {
 fn guest_channel_is_charged_once_until_it_ends() {
     let mut crowd = Crowd::new(MB, HELD_MAX);
     assert!(crowd.join(Source::Unknown));
-    let (guest, guests) = (NodeId(2), [id(100), id(101), id(102)]);
+    let (guest, guests) = (THERE, [id(100), id(101), id(102)]);
     let rest = crowd.home.held_for(guest);
     crowd.home.keep_guest(guest, guests).unwrap();
     let each = (crowd.home.held_for(guest) - rest) / 3;
@@ -724,13 +685,13 @@ fn silent_link_does_not_count_as_a_stalled_value() {
     let pause = config.silence.as_micros() as u64 * 9 / 10;
     let mut world = World::with(config);
     world.settle();
-    let rest = world.machines[HOME].held_for(NodeId(1));
+    let rest = world.pair.machines[HOME].held_for(NodeId(1));
     world.send(0, MB);
-    while world.machines[HOME].held_for(NodeId(1)) == rest {
+    while world.pair.machines[HOME].held_for(NodeId(1)) == rest {
         assert!(world.step(), "the value is admitted");
     }
-    world.now += pause;
-    world.machines[HOME].tick(Time(world.now));
+    world.pair.now += pause;
+    world.pair.machines[HOME].tick(world.pair.time());
     world.settle();
     assert_eq!(world.channels[0].queue.len(), 1, "the value arrives when the link carries again");
 }
@@ -740,17 +701,17 @@ fn silent_link_does_not_count_as_a_stalled_value() {
 fn pause_of_this_node_does_not_count_as_a_stalled_value() {
     let mut world = World::new();
     world.settle();
-    let rest = world.machines[HOME].held_for(NodeId(1));
+    let rest = world.pair.machines[HOME].held_for(NodeId(1));
     world.send(0, MB);
-    while world.machines[HOME].held_for(NodeId(1)) == rest {
+    while world.pair.machines[HOME].held_for(NodeId(1)) == rest {
         assert!(world.step(), "the value is admitted");
     }
-    world.now += Config::new("account").grace.as_micros() as u64 * 2;
+    world.pair.now += Config::new("account").grace.as_micros() as u64 * 2;
     let mut heartbeat = BytesMut::new();
     codec::encode(&Frame::Heartbeat, &mut heartbeat);
-    let (now, socket) = (Time(world.now), world.socket);
-    world.machines[HOME].received(now, socket, heartbeat.freeze());
-    world.machines[HOME].tick(now);
+    let (now, socket) = (world.pair.time(), world.pair.socket);
+    world.pair.machines[HOME].received(now, socket, heartbeat.freeze());
+    world.pair.machines[HOME].tick(now);
     world.settle();
     assert_eq!(world.channels[0].queue.len(), 1);
 }
@@ -767,11 +728,11 @@ fn credits_beyond_a_channels_queue_share_wait() {
         let mut world = World::with(config);
         let channels = [CHANNELS - 1, CHANNELS - 2, CHANNELS - 3];
         for at in channels {
-            world.machines[HOME].credit(Time(world.now), id(at), NodeId(1), MANY);
+            world.pair.machines[HOME].credit(world.pair.time(), id(at), NodeId(1), MANY);
         }
         world.settle();
         let mut sent: Vec<usize> = channels.iter().map(|at| world.send_all(*at, size)).collect();
-        let queued = world.machines[SENDER].queued_for(NodeId(2));
+        let queued = world.pair.machines[SENDER].queued_for(THERE);
         // Their common share, and a value of each.
         let most = 2 * unacked + channels.len() as u64 * (size as u64 + limits::VALUE);
         assert!(queued > unacked / 2 && queued <= most, "{queued} bytes of values of {size}");
@@ -779,7 +740,7 @@ fn credits_beyond_a_channels_queue_share_wait() {
         for _ in 0..5 {
             assert_eq!(channels.map(|at| world.send_all(at, size)), [0; 3]);
             world.receive_all();
-            assert_eq!(world.machines[SENDER].queued_for(NodeId(2)), 0);
+            assert_eq!(world.pair.machines[SENDER].queued_for(THERE), 0);
             for (at, sent) in channels.iter().zip(&mut sent) {
                 let more = world.send_all(*at, size);
                 assert!(more > 0, "channel {at} waits");

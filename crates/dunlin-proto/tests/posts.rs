@@ -1,21 +1,22 @@
 //! Messages for mailboxes arrive once, in the order in which they were sent, within the limits of the
 //! receiving node: two machines in memory.
 
+#[path = "support/machines.rs"]
+mod machines;
+#[path = "support/pair.rs"]
+mod pair;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 use dunlin_proto::connection::State;
-use dunlin_proto::id::{ChannelId, Contact, Incarnation, Life, MailboxId, NodeId, SocketId};
-use dunlin_proto::identity::StandIn;
-use dunlin_proto::time::Time;
-use dunlin_proto::wire::{Declaration, Expected, Face, Frame, Post, Terms, codec, limits};
-use dunlin_proto::{Action, Config, Declined, Down, HomeHears, Machine, NotPosted, PostHears};
+use dunlin_proto::id::{ChannelId, Contact, MailboxId, NodeId};
+use dunlin_proto::wire::{Face, Frame, Post, Terms, codec, limits};
+use dunlin_proto::{Action, Config, Declined, Down, HomeHears, NotPosted, PostHears};
 use dunlin_schema::{Coding, Kind, Schema};
+use machines::{THERE, declared};
+use pair::{HOME, Pair, SENDER};
 use proptest::prelude::*;
-
-const SENDER: usize = 0;
-const HOME: usize = 1;
-const THERE: NodeId = NodeId(2);
 
 fn mailbox(number: u64) -> MailboxId {
     MailboxId { number, bits: number * 1_000_003 }
@@ -36,11 +37,7 @@ fn schema(kind: Kind) -> Bytes {
 }
 
 struct World {
-    now: u64,
-    machines: [Machine; 2],
-    /// The bytes on their way to the other machine.
-    pipes: [VecDeque<Bytes>; 2],
-    socket: SocketId,
+    pair: Pair,
     /// The messages in the mailboxes of the home.
     arrived: BTreeMap<u64, VecDeque<(Contact, Bytes)>>,
     room: Vec<u64>,
@@ -53,18 +50,8 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let machine = |n: u128| {
-            let mut config = Config::new("posts");
-            if n == 2 {
-                config.addresses = vec!["memory:2".to_owned()];
-            }
-            StandIn::machine(config, Life { node: NodeId(n), incarnation: Incarnation(1) }, 7)
-        };
-        let mut world = Self {
-            now: 1000,
-            machines: [machine(1), machine(2)],
-            pipes: Default::default(),
-            socket: SocketId(0),
+        Self {
+            pair: Pair::new(&Config::new("posts")),
             arrived: BTreeMap::new(),
             room: Vec::new(),
             closed: Vec::new(),
@@ -72,19 +59,18 @@ impl World {
             declined: Vec::new(),
             downs: Vec::new(),
             values: 0,
-        };
-        world.machines[SENDER].learn(THERE, &["memory:2".to_owned()]);
-        world
+        }
     }
 
     fn with_mailboxes(count: u64) -> Self {
         let mut world = Self::new();
-        (1..=count).for_each(|number| world.machines[HOME].open_mailbox(mailbox(number), schema(Kind::Text), u32::MAX));
+        (1..=count)
+            .for_each(|number| world.pair.machines[HOME].open_mailbox(mailbox(number), schema(Kind::Text), u32::MAX));
         world
     }
 
     fn post(&mut self, to: u64, message: Bytes) -> Result<(), NotPosted> {
-        self.machines[SENDER].post(Time(self.now), THERE, mailbox(to), &schema(Kind::Text), message)
+        self.pair.machines[SENDER].post(self.pair.time(), THERE, mailbox(to), &schema(Kind::Text), message)
     }
 
     fn settle(&mut self) {
@@ -94,34 +80,20 @@ impl World {
     fn step(&mut self) -> bool {
         let mut busy = false;
         for at in [SENDER, HOME] {
-            while let Some(action) = self.machines[at].poll() {
+            while let Some(action) = self.pair.machines[at].poll() {
                 busy = true;
                 self.act(at, action);
             }
-            let mut out = Vec::new();
-            // A little at a time, so that cuts strike within messages.
-            self.machines[at].fill(Time(self.now), self.socket, 16 << 10, &mut out);
-            busy |= !out.is_empty();
-            self.pipes[at].extend(out);
+            busy |= self.pair.write(at);
         }
-        for at in [SENDER, HOME] {
-            if let Some(bytes) = self.pipes[at].pop_front() {
-                busy = true;
-                self.machines[1 - at].received(Time(self.now), self.socket, bytes);
-            }
-        }
+        busy |= self.pair.read();
         busy
     }
 
     fn act(&mut self, at: usize, action: Action) {
-        let now = Time(self.now);
+        let now = self.pair.time();
         match action {
-            Action::Dial(dial, _) => {
-                self.socket = SocketId(self.socket.0 + 1);
-                self.pipes = Default::default();
-                self.machines[1 - at].accepted(now, self.socket);
-                self.machines[at].dialled(now, dial, self.socket);
-            }
+            Action::Dial(dial, _) => self.pair.dial(at, dial),
             Action::Post(PostHears::Message(from, number, message)) => {
                 assert_eq!(at, HOME);
                 self.arrived.entry(number).or_default().push_back((from, message));
@@ -141,7 +113,7 @@ impl World {
             Action::Declined(_, what) => self.declined.push(what),
             Action::Connection(_, State::Down(why)) => self.downs.push((at, why)),
             Action::Home(channel, from, HomeHears::Offered(ticket, _)) => {
-                self.machines[at].taken(now, channel, from.node, ticket);
+                self.pair.machines[at].taken(now, channel, from.node, ticket);
                 self.values += 1;
             }
             _ => {}
@@ -151,21 +123,14 @@ impl World {
     /// Receives the next message of this mailbox.
     fn receive(&mut self, from: u64) -> Option<Bytes> {
         let (contact, message) = self.arrived.get_mut(&from)?.pop_front()?;
-        self.machines[HOME].post_received(from, contact, message.len() as u64);
+        self.pair.machines[HOME].post_received(from, contact, message.len() as u64);
         Some(message)
     }
 
     fn cut(&mut self) {
-        let socket = self.socket;
-        self.pipes = Default::default();
-        for machine in &mut self.machines {
-            machine.closed(Time(self.now), socket);
-        }
+        self.pair.cut();
         for _ in 0..20 {
-            self.now += 100_000;
-            for machine in &mut self.machines {
-                machine.tick(Time(self.now));
-            }
+            self.pair.wait(100_000);
             for _ in 0..3 {
                 self.step();
             }
@@ -180,14 +145,14 @@ impl World {
             let piece = codec::encode(frame, &mut bytes);
             bytes.extend_from_slice(&piece.unwrap_or_default());
         }
-        self.machines[HOME].received(Time(self.now), self.socket, bytes.freeze());
-        while let Some(action) = self.machines[HOME].poll() {
+        self.pair.machines[HOME].received(self.pair.time(), self.pair.socket, bytes.freeze());
+        while let Some(action) = self.pair.machines[HOME].poll() {
             self.act(HOME, action);
         }
     }
 
     fn held(&self) -> u64 {
-        self.machines[HOME].held_for(NodeId(1))
+        self.pair.machines[HOME].held_for(NodeId(1))
     }
 }
 
@@ -268,7 +233,7 @@ proptest! {
             prop_assert_eq!(received.remove(&from).unwrap_or_default(), expected.remove(&from).unwrap_or_default());
         }
         prop_assert_eq!(world.held(), 0);
-        prop_assert_eq!(world.machines[SENDER].census().unsaid, 0);
+        prop_assert_eq!(world.pair.machines[SENDER].census().unsaid, 0);
         prop_assert_eq!(&world.downs, &[]);
     }
 }
@@ -310,13 +275,12 @@ fn mailbox_that_never_receives_stops_no_other() {
     }
     assert!(world.held() <= limits::POST_ROOM, "{} bytes of {sent} messages", world.held());
     let channel = ChannelId(1);
-    let face = |face| Declaration { face, shared: false, expects: Expected::Unknown, schema: Bytes::new() };
     let terms = Terms { window: 8, credits: 0, value_max: 1 << 20 };
-    world.machines[HOME].open_home(channel, terms, face(Face::Receiver), false).unwrap();
-    world.machines[SENDER].attach(Time(world.now), channel, THERE, face(Face::Sender)).unwrap();
+    world.pair.machines[HOME].open_home(channel, terms, declared(Face::Receiver), false).unwrap();
+    world.pair.machines[SENDER].attach(world.pair.time(), channel, THERE, declared(Face::Sender)).unwrap();
     for n in 0..1000 {
         assert_eq!(world.post(2, message(n, 10_000)), Ok(()));
-        world.machines[SENDER].offer(Time(world.now), channel, n.into(), message(n, 10_000));
+        world.pair.machines[SENDER].offer(world.pair.time(), channel, n.into(), message(n, 10_000));
         world.settle();
         assert_eq!(world.receive(2).map(|message| number(&message)), Some(n));
     }
@@ -328,7 +292,7 @@ fn closed_mailbox_is_reported_once() {
     let mut world = World::with_mailboxes(1);
     assert_eq!(world.post(1, message(1, 8)), Ok(()));
     world.settle();
-    world.machines[HOME].close_mailbox(1);
+    world.pair.machines[HOME].close_mailbox(1);
     world.settle();
     assert_eq!(world.closed, [1]);
     // The message that had arrived is still charged until it is dropped.
@@ -348,7 +312,9 @@ fn closed_mailbox_is_reported_once() {
 fn message_without_the_random_bits_is_dropped_and_reported() {
     let mut world = World::with_mailboxes(1);
     let forged = MailboxId { bits: 5, ..mailbox(1) };
-    world.machines[SENDER].post(Time(world.now), THERE, forged, &schema(Kind::Text), message(1, 20_000)).unwrap();
+    world.pair.machines[SENDER]
+        .post(world.pair.time(), THERE, forged, &schema(Kind::Text), message(1, 20_000))
+        .unwrap();
     world.settle();
     assert_eq!((world.declined.as_slice(), world.held()), (&[Declined::Post(1)][..], 0));
     assert!(world.arrived.is_empty());
@@ -359,9 +325,9 @@ fn message_without_the_random_bits_is_dropped_and_reported() {
 #[test]
 fn schemas_are_compared_before_the_first_message() {
     let mut world = World::with_mailboxes(1);
-    let (now, number) = (Time(world.now), schema(Kind::Bool));
+    let (now, number) = (world.pair.time(), schema(Kind::Bool));
     for n in 0..100 {
-        let posted = world.machines[SENDER].post(now, THERE, mailbox(1), &number, message(n, 1000));
+        let posted = world.pair.machines[SENDER].post(now, THERE, mailbox(1), &number, message(n, 1000));
         assert_eq!(posted, Ok(()));
         world.settle();
     }
@@ -376,13 +342,13 @@ fn node_leaves_once_its_messages_have_arrived() {
     for n in 0..10 {
         world.post(1, message(n, 5_000)).unwrap();
     }
-    let mut mark = world.machines[SENDER].mark();
+    let mut mark = world.pair.machines[SENDER].mark();
     let mut lost = Vec::new();
-    assert!(!world.machines[SENDER].is_past(&mut mark, &mut lost));
-    world.machines[SENDER].leave(Time(world.now));
+    assert!(!world.pair.machines[SENDER].is_past(&mut mark, &mut lost));
+    world.pair.machines[SENDER].leave(world.pair.time());
     assert_eq!(world.post(1, message(11, 8)), Err(NotPosted::NotHere));
     world.settle();
-    assert!(world.machines[SENDER].is_past(&mut mark, &mut lost));
+    assert!(world.pair.machines[SENDER].is_past(&mut mark, &mut lost));
     assert_eq!(world.arrived[&1].len(), 10);
     assert_eq!(lost, []);
 }
@@ -396,13 +362,12 @@ fn nothing_of_a_life_counts_in_the_next() {
     let more = fill(&mut world);
     world.settle();
     assert_eq!(world.arrived[&1].len(), first + more);
-    world.machines[HOME].broke_the_protocol(Time(world.now), NodeId(1), "the test ends this life");
+    world.pair.machines[HOME].broke_the_protocol(world.pair.time(), NodeId(1), "the test ends this life");
     world.settle();
     assert_eq!(world.held(), 0);
     // The messages of the old life are received, and change nothing.
     while world.receive(1).is_some() {}
-    world.now += 10_000_000_000;
-    world.machines.iter_mut().for_each(|machine| machine.tick(Time(world.now)));
+    world.pair.wait(10_000_000_000);
     world.settle();
     assert_eq!(fill(&mut world), first);
     world.settle();

@@ -1,15 +1,18 @@
 //! How many bytes are on their way: two machines and a pipe between them, in virtual time.
 
+#[path = "support/machines.rs"]
+mod machines;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId};
-use dunlin_proto::identity::StandIn;
+use dunlin_proto::id::{ChannelId, SocketId};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::codec::{self, Next};
-use dunlin_proto::wire::{Declaration, Expected, Face, Terms};
+use dunlin_proto::wire::{Face, Terms};
 use dunlin_proto::{Action, Config, HomeHears, Machine, ProxyHears};
+use machines::{THERE, connect, declared, machines};
 
 const MB: usize = 1 << 20;
 /// What a kernel buffers for a socket.
@@ -48,23 +51,12 @@ struct World {
     most_unacked: usize,
 }
 
-fn declared(face: Face) -> Declaration {
-    Declaration { face, shared: false, expects: Expected::Unknown, schema: Bytes::new() }
-}
-
 impl World {
     /// The reader reads `rate` bytes in a microsecond; each way takes `delay` microseconds.
     fn new(rate: u64, delay: u64) -> Self {
-        let machine = |n: u128| {
-            let mut config = Config::new("window");
-            if n == 2 {
-                config.addresses = vec!["memory:2".to_owned()];
-            }
-            StandIn::machine(config, Life { node: NodeId(n), incarnation: Incarnation(1) }, 7)
-        };
         let mut world = Self {
             now: 1000,
-            machines: [machine(1), machine(2)],
+            machines: machines(&Config::new("window")),
             pipes: [rate, u64::MAX].map(|rate| Pipe { rate, delay, bytes: VecDeque::new(), free_at: 0 }),
             socket: SocketId(0),
             room: ROOM,
@@ -79,8 +71,7 @@ impl World {
         for channel in [BULK, PING] {
             let terms = Terms { window: 1, credits: 1 << 20, value_max: 16 << 20 };
             b.open_home(channel, terms, declared(Face::Receiver), false).unwrap();
-            a.learn(NodeId(2), &["memory:2".to_owned()]);
-            a.attach(Time(1000), channel, NodeId(2), declared(Face::Sender)).unwrap();
+            a.attach(Time(1000), channel, THERE, declared(Face::Sender)).unwrap();
         }
         world.run(1_000_000);
         world
@@ -161,11 +152,7 @@ impl World {
     fn act(&mut self, at: usize, action: Action) {
         let now = Time(self.now);
         match action {
-            Action::Dial(dial, _) => {
-                self.socket = SocketId(self.socket.0 + 1);
-                self.machines[1 - at].accepted(now, self.socket);
-                self.machines[at].dialled(now, dial, self.socket);
-            }
+            Action::Dial(dial, _) => connect(&mut self.machines, at, dial, &mut self.socket, now),
             Action::Home(_, from, HomeHears::Offered(ticket, _)) => {
                 self.machines[at].taken(now, PING, from.node, ticket);
             }
@@ -262,7 +249,7 @@ fn lone_transfer_has_a_larger_window() {
     let other = ChannelId(3);
     let terms = Terms { window: 1, credits: 8, value_max: MB as u64 };
     world.machines[1].open_home(other, terms, declared(Face::Receiver), false).unwrap();
-    world.machines[0].attach(Time(world.now), other, NodeId(2), declared(Face::Sender)).unwrap();
+    world.machines[0].attach(Time(world.now), other, THERE, declared(Face::Sender)).unwrap();
     world.transfer(2 * company, 4, false);
     assert_eq!(is_alone(&world), [true, true], "the other channel has sent no value");
     world.sent += 5000;
@@ -375,7 +362,7 @@ fn small_values_of_others_go_before_large_ones() {
     let small: Vec<ChannelId> = (100..1100).map(ChannelId).collect();
     for channel in &small {
         world.machines[1].open_home(*channel, terms, declared(Face::Receiver), false).unwrap();
-        world.machines[0].attach(Time(world.now), *channel, NodeId(2), declared(Face::Sender)).unwrap();
+        world.machines[0].attach(Time(world.now), *channel, THERE, declared(Face::Sender)).unwrap();
     }
     world.run(1_000_000);
     let (now, socket) = (Time(world.now), world.socket);
