@@ -106,6 +106,10 @@ impl Place {
 
 /// Gives a peer the address of a mailbox, over a channel of this name.
 async fn give<M: Portable>(node: &Node, peer: &mut Peer, name: &str, address: &Address<M>) -> MailboxId {
+    give_place(node, peer, name, address).await.id
+}
+
+async fn give_place<M: Portable>(node: &Node, peer: &mut Peer, name: &str, address: &Address<M>) -> Place {
     let (node, to_send, on) = (node.clone(), address.clone(), name.to_owned());
     let given = spawn(async move {
         let mut tx = node.sender::<Address<M>>(&on).within(PATIENCE).await.unwrap();
@@ -132,7 +136,7 @@ async fn give<M: Portable>(node: &Node, peer: &mut Peer, name: &str, address: &A
         }
     };
     given.await.unwrap();
-    Place::of(&message).id
+    Place::of(&message)
 }
 
 /// A peer that has been given the address of a mailbox of this node.
@@ -188,8 +192,8 @@ async fn down(connections: &mut Receiver<(dunlin::node::Peer, ConnectionState)>)
     }
 }
 
-/// Messages beyond the room and the credit, and pieces that belong nowhere: the connection ends, and the event
-/// names the fault.
+/// Messages beyond the room and the credit, and pieces that belong nowhere: the connection ends, and the
+/// event names the fault.
 #[test]
 fn posts_that_break_the_protocol_end_the_connection() {
     type Attack = (fn(MailboxId) -> Vec<Frame>, &'static str);
@@ -349,8 +353,8 @@ fn posts_to_no_mailbox_are_bounded() {
     });
 }
 
-/// A mailbox that is never received from, with and without a bound, and a peer that posts all that it may, and
-/// asks for more: little is kept, and other mailboxes of the connection get their messages.
+/// A mailbox that is never received from, with and without a bound, and a peer that posts all that it may,
+/// and asks for more: little is kept, and other mailboxes of the connection get their messages.
 #[test]
 fn endless_posts_to_a_mailbox_that_never_receives_are_bounded() {
     const POSTS: u64 = 20_000;
@@ -623,5 +627,45 @@ fn impossible_addresses_cannot_be_read() {
         serves_an_honest_node(&node, "impossible").await;
         drop(peer);
         node.leave().await.unwrap();
+    });
+}
+
+/// A program gets a forged address, with wrong random bits, of a mailbox that it has an honest address of.
+/// What it sends there is dropped. The honest address still works.
+#[test]
+fn forged_address_does_not_disturb_an_honest_one() {
+    run_alone(async {
+        // (The first one serves the names.)
+        let victim = node("forged").await;
+        let home = node("forged").await;
+        let mut target = home.mailbox::<Vec<u8>>("target").await.unwrap();
+        let honest = victim.address::<Vec<u8>>("target").await.unwrap();
+        let mut mailbox = victim.mailbox::<Address<Vec<u8>>>("addresses").await.unwrap();
+        let mut peer = meet(&victim, 2).await;
+        let to = give(&victim, &mut peer, "given", &mailbox.address()).await;
+        // (The peer needs only the number, which can be guessed.)
+        let Place { home: there, id, .. } = give_place(&victim, &mut peer, "known", &honest).await;
+        for round in 0..2 {
+            let place = Place { home: there, id: MailboxId { bits: id.bits ^ 1, ..id }, addresses: Vec::new() };
+            peer.say(&[post(to, place.message())]).await.unwrap();
+            let forged = mailbox.recv().within(PATIENCE).await.unwrap();
+            assert_ne!(forged, honest);
+            for _ in 0..40 {
+                // (It may be full.)
+                let _ = forged.send(vec![2]);
+            }
+            let began = Instant::now();
+            for n in 0..100 {
+                let offered = honest.offer(vec![3]).within(PATIENCE).await;
+                assert!(offered.is_ok(), "round {round}, message {n}: {offered:?}");
+                assert_eq!(target.recv().within(PATIENCE).await.unwrap(), [3]);
+            }
+            assert!(!honest.is_closed());
+            // An operation that is not woken is looked at once more when its time is over.
+            assert!(began.elapsed() < PATIENCE / 2, "an offer was not woken");
+        }
+        drop(peer);
+        home.leave().await.unwrap();
+        victim.leave().await.unwrap();
     });
 }

@@ -550,8 +550,9 @@ fn client_that_ends_within_a_frame_leaves_nothing() {
     });
 }
 
-/// Requests without end, whose places the program keeps: the node has room for a limited number of places. One
-/// without room is lost, and its caller's node hears that; another host has room still.
+/// Requests without end, whose places the program keeps: the node has room for a limited number of places.
+/// One without room is lost, and its caller's node gets `SenderEnded`; another host still has room.
+/// `DUNLIN_REQUESTS=1000000` sends more.
 #[test]
 fn places_for_replies_are_bounded() {
     const HELD: usize = 8 << 20;

@@ -318,7 +318,27 @@ fn message_without_the_random_bits_is_dropped_and_reported() {
     world.settle();
     assert_eq!((world.declined.as_slice(), world.held()), (&[Declined::Post(1)][..], 0));
     assert!(world.arrived.is_empty());
+    // It has taken nothing of the room that this node has with the right bits, and is not the first message.
+    assert_eq!(world.closed, []);
+    let sent = (0..20).take_while(|n| world.post(1, message(*n, 8)) == Ok(())).count();
+    assert_eq!(sent, limits::POSTS_FIRST as usize);
+    world.settle();
+    assert_eq!(world.arrived[&1].len(), sent);
     assert_eq!(world.downs, []);
+}
+
+/// A node that has sent messages with wrong bits sends its schema with the right ones.
+#[test]
+fn schema_is_compared_after_a_message_without_the_random_bits() {
+    let mut world = World::with_mailboxes(1);
+    let (now, unfit) = (world.pair.time(), schema(Kind::Bool));
+    for bits in [5, mailbox(1).bits] {
+        let to = MailboxId { bits, ..mailbox(1) };
+        world.pair.machines[SENDER].post(now, THERE, to, &unfit, message(1, 100)).unwrap();
+        world.settle();
+    }
+    assert_eq!(world.mismatches, [(1, schema(Kind::Text))]);
+    assert!(world.arrived.is_empty());
 }
 
 /// Messages that a mailbox cannot read are dropped, and take no room; the sending node gets the schema.

@@ -1,5 +1,6 @@
 //! A node sends any frames about messages for mailboxes and replies of calls, and bytes that are none, to a
-//! machine whose driver uses both. `DUNLIN_CASES=10000000` sends more frames; `DUNLIN_SEED=7` begins elsewhere.
+//! machine whose driver uses both. `DUNLIN_CASES=10000000` sends more frames; `DUNLIN_SEED=7` begins
+//! elsewhere.
 
 #[allow(dead_code, reason = "only a part of what tests of two machines share is needed")]
 #[path = "support/machines.rs"]
@@ -168,12 +169,10 @@ impl World {
         let home = &mut self.pair.machines[HOME];
         let is_free = !self.held.contains(&channel) && !self.awaited.contains(&channel) && !home.knows(channel);
         match random.below(12) {
-            0 => {
-                // (A node uses a number once.)
-                if self.open.insert(number) {
-                    let schema = Schema::new(Coding::Cbor, vec![Kind::Text]).unwrap().encode().unwrap();
-                    home.open_mailbox(MailboxId { number, bits: number + 10 }, schema, random.below(1000) as u32);
-                }
+            // (A node uses a number once.)
+            0 if self.open.insert(number) => {
+                let schema = Schema::new(Coding::Cbor, vec![Kind::Text]).unwrap().encode().unwrap();
+                home.open_mailbox(MailboxId { number, bits: number + 10 }, schema, random.below(1000) as u32);
             }
             1 => home.close_mailbox(number),
             2..5 => {
@@ -193,11 +192,9 @@ impl World {
                 0 => home.forget_reply(channel),
                 _ => home.refuse_reply(now, channel),
             },
-            9 => {
-                if home.hold_reply(now, channel, home.contact(PEER)) {
-                    assert!(is_free, "{channel} is in use");
-                    self.held.insert(channel);
-                }
+            9 if home.hold_reply(now, channel, home.contact(PEER)) => {
+                assert!(is_free, "{channel} is in use");
+                self.held.insert(channel);
             }
             10 => {
                 let was_held = self.held.remove(&channel);

@@ -78,7 +78,13 @@ impl Endpoint {
                 self.grant_room(node, to.number);
                 return Ok(true);
             }
-            Some(_) => self.declines(node, Declined::Post(to.number)),
+            Some(_) => {
+                // The sending node may have the right bits too, and has one room for both.
+                self.declines(node, Declined::Post(to.number));
+                self.hears_nothing(now, node);
+                self.say_of_mailbox(node, Post::Room { mailbox: to.number, posts: 1, bytes: cost(total) });
+                return Ok(false);
+            }
             None => {}
         }
         self.hears_nothing(now, node);
@@ -211,7 +217,6 @@ impl Machine {
         }
         let queued_max = queued_max(&self.endpoint.config);
         let connection = self.endpoint.connection(node);
-        let is_first = !connection.posts.there.contains_key(&to.number);
         let room = connection.posts.there.entry(to.number).or_default();
         // An honest node gives no credit for more.
         if connection.outbox.queued_posts() >= queued_max {
@@ -227,7 +232,7 @@ impl Machine {
             return Err(NotPosted::Full);
         }
         room.spend(cost(bytes));
-        if is_first {
+        if room.is_first(to.bits) {
             self.endpoint.say(now, node, Frame::Post(Post::Use { to, schema: schema.clone() }));
         }
         self.endpoint.say(now, node, Frame::Post(Post::Message { to, total: bytes, first: message }));

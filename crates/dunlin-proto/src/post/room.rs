@@ -14,11 +14,13 @@ pub(crate) struct Room {
     bytes: u64,
     /// The other node has been asked for more.
     asked: bool,
+    /// The random bits of the last message.
+    bits: Option<u64>,
 }
 
 impl Default for Room {
     fn default() -> Self {
-        Self { posts: POSTS_FIRST, bytes: POST_ROOM, asked: false }
+        Self { posts: POSTS_FIRST, bytes: POST_ROOM, asked: false, bits: None }
     }
 }
 
@@ -32,6 +34,11 @@ impl Room {
     pub(crate) fn spend(&mut self, cost: u64) {
         self.posts -= 1;
         self.bytes -= cost;
+    }
+
+    /// Whether the last message had other bits, or there was none: then the home may not know the schema.
+    pub(crate) fn is_first(&mut self, bits: u64) -> bool {
+        self.bits.replace(bits) != Some(bits)
     }
 
     pub(crate) fn grow(&mut self, posts: u32, bytes: u64) {

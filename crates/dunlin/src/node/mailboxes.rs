@@ -162,9 +162,9 @@ impl Mailboxes {
     /// The other nodes' mailbox that this place names.
     fn remote(&mut self, node: &Weak<Driver>, place: Place, giver: Option<NodeId>) -> Arc<Remote> {
         let (home, id) = (place.home(), place.id());
-        let key = (home.node, id.number);
+        let key = (home.node, id);
         let known = self.there.get(&key).and_then(Weak::upgrade);
-        if let Some(known) = known.filter(|known| known.id == id && known.home == home) {
+        if let Some(known) = known.filter(|known| known.home == home) {
             return known;
         }
         if self.there.len() >= self.sweep_at {
@@ -177,14 +177,17 @@ impl Mailboxes {
         remote
     }
 
-    fn known(&self, node: NodeId, number: u64) -> Option<Arc<Remote>> {
-        self.there.get(&(node, number))?.upgrade()
+    /// That mailbox, and any that forged addresses name by its number, without its random bits.
+    fn known(&self, node: NodeId, number: u64) -> impl Iterator<Item = Arc<Remote>> {
+        let [first, last] = [0, u64::MAX].map(|bits| (node, MailboxId { number, bits }));
+        self.there.range(first..=last).filter_map(|(_, remote)| remote.upgrade())
     }
 
     /// The life of the connection with that node is over: what was in transit is lost.
     pub(super) fn lost(&mut self, node: NodeId, why: &Down) {
         let is_over = matches!(why, Down::Left | Down::Restarted | Down::Died(_));
-        for (_, remote) in self.there.range((node, 0)..=(node, u64::MAX)) {
+        let [first, last] = [0, u64::MAX].map(|number| (node, MailboxId { number, bits: number }));
+        for (_, remote) in self.there.range(first..=last) {
             if let Some(remote) = remote.upgrade() {
                 remote.change(|state| state.is_closed |= is_over);
             }
@@ -385,17 +388,16 @@ impl Driver {
                 }
             }
             PostHears::Room(node, number) => {
-                if let Some(remote) = state.mailboxes.known(node, number) {
-                    remote.change(|_| {});
-                }
+                state.mailboxes.known(node, number).for_each(|remote| remote.change(|_| {}));
             }
             PostHears::Closed(node, number) => {
-                if let Some(remote) = state.mailboxes.known(node, number) {
+                for remote in state.mailboxes.known(node, number) {
                     remote.change(|state| state.is_closed = true);
                 }
             }
             PostHears::Mismatch(node, number, schema) => {
-                if let Some(remote) = state.mailboxes.known(node, number) {
+                for remote in state.mailboxes.known(node, number) {
+                    let schema = schema.clone();
                     remote.change(|state| {
                         let why = mismatch(&state.schema, schema);
                         state.mismatch =

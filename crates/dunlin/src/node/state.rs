@@ -510,7 +510,7 @@ pub(super) struct RemoteState {
 #[derive(Default)]
 pub(super) struct Mailboxes {
     pub(super) here: IdMap<u64, Arc<dyn Inbox>>,
-    pub(super) there: BTreeMap<(NodeId, u64), Weak<Remote>>,
+    pub(super) there: BTreeMap<(NodeId, MailboxId), Weak<Remote>>,
     /// When `there` has this many entries, those that are gone are removed.
     pub(super) sweep_at: usize,
 }
