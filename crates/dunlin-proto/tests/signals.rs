@@ -420,7 +420,7 @@ fn watch_beyond_the_limit_is_refused_at_the_watching_node() {
 
 /// A node that asks for processes that do not exist, and reads no answers, has no room for more of them.
 #[test]
-fn answers_that_are_not_read_are_bounded() {
+fn unread_ends_of_processes_are_bounded() {
     let mut config = Config::new("signals");
     (config.value_max, config.held_max) = (64 << 10, 2 << 20);
     let mut world = World::with(0, config);

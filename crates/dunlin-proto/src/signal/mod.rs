@@ -22,7 +22,7 @@ pub(crate) mod state;
 use crate::account::Charge;
 use crate::channel::Peers;
 use crate::connection::Down;
-use crate::id::{Contact, NodeId, ProcessId};
+use crate::id::{Contact, Life, NodeId, ProcessId};
 use crate::machine::{Action, Declined, Endpoint, Machine};
 use crate::misbehaved::PeerMisbehaved;
 use crate::time::Time;
@@ -88,14 +88,17 @@ impl Endpoint {
 }
 
 impl Machine {
-    /// Whether this node may send signals to that one.
-    fn signals_to(&self, node: NodeId) -> Result<(), NotSignalled> {
+    /// Whether this node may send signals to that life of a node.
+    fn signals_to(&self, life: Life) -> Result<(), NotSignalled> {
+        let node = life.node;
         let is_here = self.endpoint.is_me(node) || self.endpoint.leaving || self.replaced_by().is_some();
         if is_here {
             return Err(NotSignalled::NotHere);
         }
         // Otherwise a signal would wait until all attempts to connect have failed.
-        if self.endpoint.left.contains(&node) && self.is_idle(node) { Err(NotSignalled::Left) } else { Ok(()) }
+        let met = self.endpoint.connections.get(node).and_then(|connection| connection.met);
+        let has_left = self.endpoint.left.contains(&node) && met.is_none_or(|met| met >= life.incarnation);
+        if has_left && self.is_idle(node) { Err(NotSignalled::Left) } else { Ok(()) }
     }
 
     fn has_room(&mut self, node: NodeId) -> Result<(), NotSignalled> {
@@ -115,7 +118,7 @@ impl Machine {
     /// There is no watch.
     pub fn watch(&mut self, now: Time, of: ProcessId) -> Result<u64, NotSignalled> {
         let node = of.life.node;
-        self.signals_to(node)?;
+        self.signals_to(of.life)?;
         self.has_room(node)?;
         let watch = self.endpoint.watches + 1;
         if !self.endpoint.connection(node).watches.ask(watch) {
@@ -150,7 +153,7 @@ impl Machine {
     /// # Errors
     /// The signal was not sent.
     pub fn link(&mut self, now: Time, source: ProcessId, target: ProcessId) -> Result<(), NotSignalled> {
-        self.signals_to(target.life.node)?;
+        self.signals_to(target.life)?;
         self.has_room(target.life.node)?;
         self.send_signal(now, target.life.node, Signal::Link { source, target });
         Ok(())
@@ -161,7 +164,7 @@ impl Machine {
     /// # Errors
     /// The signal was not sent.
     pub fn unlink(&mut self, now: Time, source: ProcessId, target: ProcessId) -> Result<(), NotSignalled> {
-        self.signals_to(target.life.node)?;
+        self.signals_to(target.life)?;
         self.send_signal(now, target.life.node, Signal::Unlink { source, target });
         Ok(())
     }
@@ -172,7 +175,7 @@ impl Machine {
     /// The signal was not sent.
     pub fn exit(&mut self, now: Time, to: ProcessId, from: ProcessId, exit: Exit) -> Result<(), NotSignalled> {
         let node = to.life.node;
-        self.signals_to(node)?;
+        self.signals_to(to.life)?;
         self.has_room(node)?;
         if !self.endpoint.connection(node).outbox.spend_credit(exit.bytes()) {
             return Err(NotSignalled::Full);
@@ -186,7 +189,7 @@ impl Machine {
     /// # Errors
     /// The signal was not sent.
     pub fn kill(&mut self, now: Time, to: ProcessId, by: ProcessId) -> Result<(), NotSignalled> {
-        self.signals_to(to.life.node)?;
+        self.signals_to(to.life)?;
         self.has_room(to.life.node)?;
         self.send_signal(now, to.life.node, Signal::Kill { to, by });
         Ok(())

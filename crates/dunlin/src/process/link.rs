@@ -40,6 +40,10 @@ fn current() -> Result<Arc<Core>, OutsideProcess> {
 /// already, `target` gets the exit at once: [`ExitReason::NoSuchProcess`]. If `target` has, the link has no
 /// effect. A second link in the same direction is the same link.
 ///
+/// Either may be a process of another node. If the connection with the node of `source` is lost for good,
+/// `target` gets [`ExitReason::NodeLost`]; if that node leaves, [`ExitReason::NodeLeft`]. If `target` is at
+/// another node, its node makes the link, a little later.
+///
 /// A link in both directions is two links. A process may be linked to itself, and links may form a ring; each
 /// process ends once.
 ///
@@ -79,7 +83,8 @@ pub fn link(source: Pid, target: Pid) -> Result<(), OutsideProcess> {
 }
 
 /// Ends the [link](link()) from `source` to `target`: from now on no exit of that link reaches `target`, not
-/// even one that has arrived and has not been received. Without such a link it has no effect.
+/// even one that has arrived and has not been received. Without such a link it has no effect. If `target` is
+/// at another node, that holds from when its node has the request.
 ///
 /// # Errors
 /// As of [`link`](link()).
@@ -182,6 +187,9 @@ impl Pid {
     ///
     /// A process that never awaits is not ended.
     ///
+    /// To a process of another node this sends a request. `true`: the connection has it; it is lost if the
+    /// life of the connection ends before it has arrived. `false`: it cannot be sent, or has no room.
+    ///
     /// # Examples
     /// ```
     /// use dunlin::prelude::*;
@@ -207,7 +215,7 @@ impl Pid {
 
     /// Sends the process an exit of the calling process, as over a [link](link()): a reason that is not
     /// normal ends it at its next await, unless it [receives exits](crate::Mailbox::exits). `Ok(false)`: it
-    /// had ended.
+    /// had ended. For a process of another node, `Ok` is as the result of [`kill`](Self::kill).
     ///
     /// # Errors
     /// [`OutsideProcess`] if the caller runs outside of every spawned process.

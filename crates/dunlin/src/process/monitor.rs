@@ -30,6 +30,10 @@ use crate::lock::lock;
 /// process does not notice. Code outside of every process may monitor, too. Dropping the handle ends the
 /// monitor.
 ///
+/// The process may be one of another node. If the connection with that node is lost for good, the exit is
+/// [`ExitReason::NodeLost`](crate::ExitReason::NodeLost), and the process may run on; if the node leaves,
+/// [`ExitReason::NodeLeft`](crate::ExitReason::NodeLeft). A connection that resumes reports nothing.
+///
 /// The exit is reported when the process has dropped all it held. It is in no order with messages: for that,
 /// use [`monitor_into`].
 ///

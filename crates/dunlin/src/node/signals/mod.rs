@@ -13,6 +13,8 @@
 //! end. What removes it from there first, reports it or ends it, and nothing comes later.
 
 pub(crate) mod table;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
