@@ -3,10 +3,11 @@
 use crate::dunlin_side::{PAR, SPAWN};
 use crate::library::Library;
 use crate::peers::async_channel::AsyncChannel;
+use crate::peers::erlang::ERLANG;
 use crate::peers::go::GO;
 use crate::program::{Bench, Program};
 use crate::stressed::Shape;
-use crate::{nodes, offload, remote, streams};
+use crate::{actors, nodes, offload, remote, streams};
 
 impl Bench {
     /// The participant with which all others are compared.
@@ -25,6 +26,7 @@ impl Bench {
             Program::CallRing | Program::CallCompute => offload::ALONE,
             program if program.is_offload() => offload::SPAWN_BLOCKING,
             program if program.is_of_streams() => streams::TOKIO,
+            program if program.is_of_actors() => ERLANG,
             Program::SharedParked => AsyncChannel::NAME,
             Program::Window | Program::Farm => nodes::BOUND,
             program if Shape::of(program).is_some() && program.networked().is_some() => nodes::LOCAL,
@@ -127,6 +129,13 @@ pub(crate) fn benches(program: Program, quick: bool) -> Vec<Bench> {
             ]
         }
         Program::IoStart => vec![bench("io-start", events / 1_000, "ns/program")],
+        Program::ProcessSpawn => vec![bench("process-spawn", events / 5, "ns/process")],
+        // As many also in a quick run: the time must not grow faster than their number.
+        Program::LinkExit => vec![bench("link-exit-100000", 100_000, "ns/process")],
+        Program::Post => vec![bench("post", 2 * events, "ns/message")],
+        Program::ServerCall => vec![bench("server-call", events / 2, "ns/call")],
+        Program::ProcessBytes => vec![bench("process-bytes", if quick { 100_000 } else { 1_000_000 }, "bytes/process")],
+        Program::LinkBytes => vec![bench("link-bytes", 100_000, "bytes/link")],
     }
 }
 
@@ -179,6 +188,13 @@ impl Goal {
             (Program::CallTrigger, offload::BLOCKING) => Some(Self::Times(1.1)),
             (Program::CallRing, offload::BESIDE) => Some(Self::Times(1.1)),
             (Program::Memory, PAR) => Some(Self::AtMost(200.0)),
+            // 0.25 s in all, and no slower than Erlang, which is what the ratio shows.
+            (Program::LinkExit, actors::DUNLIN) => Some(Self::AtMost(2_500.0)),
+            (Program::ProcessSpawn, actors::DUNLIN) => Some(Self::Times(1.0 / 3.0)),
+            (Program::Post | Program::ServerCall, actors::DUNLIN) => Some(Self::Times(0.5)),
+            (Program::ProcessBytes, actors::DUNLIN) => Some(Self::Times(0.25)),
+            // 64 on each side.
+            (Program::LinkBytes, actors::DUNLIN) => Some(Self::AtMost(128.0)),
             (Program::SharedParked, PAR | SPAWN) => Some(Self::AtMost(1_000.0)),
             _ => None,
         }

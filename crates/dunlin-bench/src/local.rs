@@ -1,8 +1,8 @@
 //! The participants in this binary, and the hidden subcommand that runs one program on one of them.
 
-use anyhow::{Context, bail};
-use tokio::runtime::Builder;
+use anyhow::bail;
 
+use crate::actors;
 use crate::dunlin_side::{self, Dunlin, PAR, SPAWN};
 use crate::library::Library;
 use crate::nodes;
@@ -14,6 +14,7 @@ use crate::peers::kanal::Kanal;
 use crate::peers::tokio_mpsc::TokioMpsc;
 use crate::program::{One, Program};
 use crate::programs;
+use crate::runtime::on_tokio;
 use crate::streams;
 use crate::stressed::{self, How, Shape};
 
@@ -41,6 +42,7 @@ pub(crate) fn run(one: &One) -> anyhow::Result<()> {
         _ if one.program.is_over_nodes() => nodes::run(one)?,
         _ if one.program.is_offload() => offload::run(one)?,
         _ if one.program.is_of_streams() => streams::run(one)?,
+        _ if one.program.is_of_actors() => actors::run(one)?,
         (Some(shape), PAR) => dunlin::block_on(stressed::run(PAR, How::Par, shape, one.n))?,
         (Some(shape), SPAWN) => on_tokio(one, stressed::run(SPAWN, How::Spawned, shape, one.n))?,
         _ if one.program == Program::SharedParked => shared_parked(one)?,
@@ -68,19 +70,4 @@ fn shared_parked(one: &One) -> anyhow::Result<f64> {
 
 fn of_library<L: Library>(one: &One) -> anyhow::Result<f64> {
     on_tokio(one, programs::spawned::<L>(one.program, one.n))
-}
-
-fn on_tokio(one: &One, program: impl Future<Output = anyhow::Result<f64>> + Send + 'static) -> anyhow::Result<f64> {
-    let runtime = if one.current_thread {
-        Builder::new_current_thread().build()
-    } else {
-        Builder::new_multi_thread().worker_threads(one.threads).build()
-    }
-    .context("cannot start a tokio runtime")?;
-    // Spawned, because the future given to `block_on` does not run on a worker.
-    let root = runtime.spawn(program);
-    let figure = runtime.block_on(root)??;
-    // The end of this process frees a million processes faster than dropping them one by one.
-    std::mem::forget(runtime);
-    Ok(figure)
 }

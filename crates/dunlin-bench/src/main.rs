@@ -17,6 +17,7 @@
 //! The report shows a missed goal, but a missed goal never fails the run: a timed test would fail on a busy
 //! machine. A participant that crashes, hangs or loses a value fails the run.
 
+mod actors;
 mod bench;
 mod callgrind;
 mod child;
@@ -35,6 +36,7 @@ mod program;
 mod programs;
 mod remote;
 mod report;
+mod runtime;
 mod streams;
 mod stressed;
 mod web;
@@ -154,6 +156,9 @@ enum Command {
     Blocking,
     /// Sockets, pipes and programs beside tokio's: nanoseconds per round trip, piece, program
     Io,
+    /// Processes with mailboxes, links and servers beside those of Erlang, ractor and kameo, and tokio's
+    /// tasks: nanoseconds to spawn, end, post, call; bytes of each and of a link
+    Processes,
     /// The example web server beside nginx and Apache: requests per second, latencies, processor time
     Web(web::Web),
     /// Idle connections of the example web server: bytes each, and the latencies of others
@@ -224,6 +229,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         Command::Names => vec![Program::Names],
         Command::Blocking => Program::value_variants().iter().copied().filter(|program| program.is_offload()).collect(),
         Command::Io => Program::value_variants().iter().copied().filter(|program| program.is_of_streams()).collect(),
+        Command::Processes => Program::value_variants().iter().copied().filter(|p| p.is_of_actors()).collect(),
         Command::Window => with_sim(&[], Program::Window),
         Command::Farm => with_sim(&[], Program::Farm),
         Command::Callgrind => return callgrind::run(args.quick),
@@ -325,6 +331,7 @@ mod tests {
             "node-choices",
             "claims",
             "names",
+            "processes",
             "window",
             "farm",
         ] {

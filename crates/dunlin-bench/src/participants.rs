@@ -5,6 +5,7 @@ use std::process::Command;
 
 use anyhow::Context;
 
+use crate::actors;
 use crate::dunlin_side::PAR;
 use crate::library::Library;
 use crate::local::{DUNLIN, RIVALS, Spawning};
@@ -30,6 +31,9 @@ pub(crate) fn of(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow:
     }
     if bench.program.is_of_streams() {
         return streams::participants(bench, workers);
+    }
+    if bench.program.is_of_actors() {
+        return actors::participants(bench, workers, foreign);
     }
     if bench.program.is_remote() {
         return remote::participants(bench, workers, foreign);

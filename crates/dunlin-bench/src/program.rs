@@ -61,6 +61,12 @@ pub(crate) enum Program {
     IoPingpong,
     IoPipe,
     IoStart,
+    ProcessSpawn,
+    LinkExit,
+    Post,
+    ServerCall,
+    ProcessBytes,
+    LinkBytes,
 }
 
 /// How many channels of a program are between nodes.
@@ -121,6 +127,12 @@ impl fmt::Display for Program {
             Self::IoPingpong => "io-pingpong",
             Self::IoPipe => "io-pipe",
             Self::IoStart => "io-start",
+            Self::ProcessSpawn => "process-spawn",
+            Self::LinkExit => "link-exit",
+            Self::Post => "post",
+            Self::ServerCall => "server-call",
+            Self::ProcessBytes => "process-bytes",
+            Self::LinkBytes => "link-bytes",
         })
     }
 }
@@ -169,7 +181,8 @@ impl Program {
 
     /// Whether it needs several OS processes, or something in their place.
     pub(crate) fn is_remote(self) -> bool {
-        !Self::LOCAL.contains(&self) && !self.is_over_nodes() && !self.is_offload() && !self.is_of_streams()
+        let is_other = self.is_over_nodes() || self.is_offload() || self.is_of_streams() || self.is_of_actors();
+        !Self::LOCAL.contains(&self) && !is_other
     }
 
     /// Whether it has many clients of one server.
@@ -186,6 +199,12 @@ impl Program {
     /// Whether it measures sockets, pipes and programs.
     pub(crate) fn is_of_streams(self) -> bool {
         matches!(self, Self::IoPingpong | Self::IoPipe | Self::IoStart)
+    }
+
+    /// Whether it measures processes with mailboxes, links and servers.
+    pub(crate) fn is_of_actors(self) -> bool {
+        use Program::{LinkBytes, LinkExit, Post, ProcessBytes, ProcessSpawn, ServerCall};
+        matches!(self, ProcessSpawn | LinkExit | Post | ServerCall | ProcessBytes | LinkBytes)
     }
 
     /// Whether it needs several nodes in one process.

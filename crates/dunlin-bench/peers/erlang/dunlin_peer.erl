@@ -11,7 +11,9 @@
 %% Erlang's messages are asynchronous: `!` does not wait for the receiver, so a sender may run ahead and does less than a
 %% rendezvous does. Read these figures as those of another kind of communication, not as a slower or faster rendezvous.
 -module(dunlin_peer).
+-behaviour(gen_server).
 -export([main/1, echo/1, sink/2, copy/1, successor/1, delta/2, remote_prefix/0]).
+-export([init/1, handle_call/3, handle_cast/2]).
 
 main([Bench, N]) -> main([Bench, N, "8"]);
 main([Bench, N, Size]) ->
@@ -32,6 +34,12 @@ run("commstime", N, _) -> commstime(N);
 run("pingpong", N, _) -> pingpong(N);
 run("ring", N, _) -> ring(N);
 run("spawn", N, _) -> spawn_all(N);
+run("process-spawn", N, _) -> spawn_all(N);
+run("link-exit", N, _) -> link_exit(N);
+run("post", N, _) -> post(N);
+run("server-call", N, _) -> server_call(N);
+run("process-bytes", N, _) -> process_bytes(N);
+run("link-bytes", N, _) -> link_bytes(N);
 run("remote-pingpong", N, Size) -> remote_pingpong(N, Size);
 run("remote-throughput", N, Size) -> remote_throughput(N, Size);
 run("remote-commstime", N, _) -> remote_commstime(N).
@@ -103,6 +111,83 @@ start(N, Body) -> spawn(Body), start(N - 1, Body).
 
 join(0) -> ok;
 join(N) -> receive ended -> join(N - 1) end.
+
+%% N parked processes, each linked to the next. The first one is killed; until the last one has ended.
+link_exit(N) ->
+    [First | Rest] = parked(N),
+    link_all([First | Rest]),
+    Last = lists:last(Rest),
+    Monitor = monitor(process, Last),
+    Start = erlang:monotonic_time(),
+    exit(First, kill),
+    receive {'DOWN', Monitor, process, Last, Reason} when Reason =/= noproc -> ok end,
+    nanoseconds_per(N, Start).
+
+parked(N) -> [spawn(fun wait/0) || _ <- lists:seq(1, N)].
+
+wait() -> receive {link, Pid, From} -> link(Pid), From ! linked, wait(); stop -> ok end.
+
+%% Only a process itself can link itself to another one.
+link_all([_]) -> ok;
+link_all([One, Other | Rest]) ->
+    One ! {link, Other, self()},
+    receive linked -> ok end,
+    link_all([Other | Rest]).
+
+%% N messages from one process to another.
+post(N) ->
+    Start = erlang:monotonic_time(),
+    {Receiver, Monitor} = spawn_monitor(fun() -> receive_all(0, N) end),
+    post_all(Receiver, 0, N),
+    receive {'DOWN', Monitor, process, Receiver, normal} -> ok end,
+    nanoseconds_per(N, Start).
+
+post_all(_, N, N) -> ok;
+post_all(To, I, N) -> To ! I, post_all(To, I + 1, N).
+
+receive_all(N, N) -> ok;
+receive_all(I, N) -> receive V when V =:= I -> receive_all(I + 1, N) end.
+
+%% N calls of a generic server.
+server_call(N) ->
+    {ok, Server} = gen_server:start_link(?MODULE, [], []),
+    Start = erlang:monotonic_time(),
+    call_all(Server, 0, N),
+    nanoseconds_per(N, Start).
+
+call_all(_, N, N) -> ok;
+call_all(Server, I, N) ->
+    Expected = I + 1,
+    Expected = gen_server:call(Server, I, infinity),
+    call_all(Server, Expected, N).
+
+init([]) -> {ok, nothing}.
+
+handle_call(I, _, State) -> {reply, I + 1, State}.
+
+handle_cast(_, State) -> {noreply, State}.
+
+%% Resident bytes of each of N parked processes.
+process_bytes(N) ->
+    Places = lists:seq(1, N),
+    Before = resident_bytes(),
+    Pids = [spawn(fun wait/0) || _ <- Places],
+    After = resident_bytes(),
+    %% Their list has two words for each, which are not the process's.
+    (After - Before) / length(Pids).
+
+%% Resident bytes of each link of N processes to their neighbours.
+link_bytes(N) ->
+    Pids = parked(N),
+    erlang:garbage_collect(),
+    Before = resident_bytes(),
+    link_all(Pids),
+    (resident_bytes() - Before) / length(Pids).
+
+resident_bytes() ->
+    Line = os:cmd("grep VmRSS /proc/" ++ os:getpid() ++ "/status"),
+    [_, Kilobytes | _] = string:lexemes(Line, " \t"),
+    1024 * list_to_integer(Kilobytes).
 
 %% Another node in a process of its own, like this one. It ends with this one.
 node_beside() ->

@@ -1,0 +1,32 @@
+//! A library of processes with mailboxes, as the programs see it.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+/// A library of processes with mailboxes.
+pub(super) trait Actors: Send + 'static {
+    /// A handle of a parked process, which keeps its mailbox open.
+    type Parked: Send + 'static;
+
+    /// Starts `n` processes that end at once, and waits until all have ended.
+    fn spawn(n: u64) -> impl Future<Output = Result<Duration>> + Send;
+
+    /// Posts `n` numbers to a process, which checks them, and waits until it has all.
+    fn post(n: u64) -> impl Future<Output = Result<Duration>> + Send;
+
+    /// Makes `n` calls, one after the other.
+    fn call(n: u64) -> impl Future<Output = Result<Duration>> + Send;
+
+    /// Starts a process that waits for its mailbox. It may not have begun to wait.
+    fn park() -> Self::Parked;
+
+    /// Returns once all of these processes wait.
+    fn all_wait(parked: &[Option<Self::Parked>]) -> impl Future<Output = Result<()>> + Send;
+
+    /// Links two processes, so that the end of each one ends the other.
+    fn link(one: &Self::Parked, other: &Self::Parked) -> impl Future<Output = Result<()>> + Send;
+
+    /// Kills the first of these processes, and waits for the end of the last.
+    fn exit(parked: &mut [Option<Self::Parked>]) -> impl Future<Output = Result<Duration>> + Send;
+}

@@ -1,0 +1,153 @@
+//! ractor's actors. Its links are those of supervision: the end of an actor ends those below it.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use ractor::rpc::CallResult;
+use ractor::{Actor, ActorProcessingErr, ActorRef, ActorRuntime, RpcReplyPort};
+use tokio::sync::oneshot;
+
+use super::library::Actors;
+use crate::memory::{all_wait, one_waits};
+
+/// Its name in the report.
+pub(super) const RACTOR: &str = "ractor";
+
+pub(super) struct Ractor;
+
+enum Message {
+    Number(u64),
+    Call(u64, RpcReplyPort<u64>),
+}
+
+/// Counts the numbers that it receives, and answers calls.
+struct Counter;
+
+/// What it expects next, of how many, and who waits for that.
+struct Counts {
+    next: u64,
+    n: u64,
+    done: Option<oneshot::Sender<bool>>,
+}
+
+impl Actor for Counter {
+    type Msg = Message;
+    type State = Counts;
+    type Arguments = Counts;
+
+    async fn pre_start(&self, _: ActorRef<Message>, counts: Counts) -> Result<Counts, ActorProcessingErr> {
+        Ok(counts)
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<Message>,
+        message: Message,
+        counts: &mut Counts,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            Message::Number(number) => {
+                let is_next = number == counts.next;
+                counts.next += 1;
+                if !is_next || counts.next == counts.n {
+                    // (The sender waits for that, or has failed.)
+                    let _ = counts.done.take().map(|done| done.send(is_next));
+                }
+            }
+            Message::Call(number, reply) => reply.send(number + 1)?,
+        }
+        Ok(())
+    }
+}
+
+/// An actor that only waits for messages.
+struct Idle;
+
+impl Actor for Idle {
+    type Msg = u64;
+    type State = ();
+    type Arguments = ();
+
+    async fn pre_start(&self, _: ActorRef<u64>, (): ()) -> Result<(), ActorProcessingErr> {
+        one_waits();
+        Ok(())
+    }
+}
+
+/// An actor that ends at once.
+struct Ends;
+
+impl Actor for Ends {
+    type Msg = u64;
+    type State = ();
+    type Arguments = ();
+
+    async fn pre_start(&self, myself: ActorRef<u64>, (): ()) -> Result<(), ActorProcessingErr> {
+        myself.stop(None);
+        Ok(())
+    }
+}
+
+impl Actors for Ractor {
+    type Parked = ActorRef<u64>;
+
+    async fn spawn(n: u64) -> Result<Duration> {
+        let start = Instant::now();
+        let started = (0..n).map(|_| Ok(ActorRuntime::spawn_instant(None, Ends, ())?.1));
+        for starting in started.collect::<Result<Vec<_>>>()? {
+            starting.await??.await?;
+        }
+        Ok(start.elapsed())
+    }
+
+    async fn post(n: u64) -> Result<Duration> {
+        let (done, all) = oneshot::channel();
+        let start = Instant::now();
+        let (actor, _) = Actor::spawn(None, Counter, Counts { next: 0, n, done: Some(done) }).await?;
+        for number in 0..n {
+            actor.cast(Message::Number(number)).map_err(|error| anyhow::anyhow!("{error}"))?;
+        }
+        ensure!(all.await?, "a message is lost");
+        Ok(start.elapsed())
+    }
+
+    async fn call(n: u64) -> Result<Duration> {
+        let (actor, _) = Actor::spawn(None, Counter, Counts { next: 0, n: 0, done: None }).await?;
+        let start = Instant::now();
+        for number in 0..n {
+            let called = actor.call(|reply| Message::Call(number, reply), None).await;
+            match called.map_err(|error| anyhow::anyhow!("{error}"))? {
+                CallResult::Success(answer) => ensure!(answer == number + 1, "{answer} is the answer to {number}"),
+                _ => bail!("no answer to {number}"),
+            }
+        }
+        Ok(start.elapsed())
+    }
+
+    fn park() -> Self::Parked {
+        let started = ActorRuntime::spawn_instant(None, Idle, ());
+        started.expect("an actor without a name can always be started").0
+    }
+
+    async fn all_wait(parked: &[Option<Self::Parked>]) -> Result<()> {
+        while !all_wait(parked.len() as u64) {
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    /// (In one direction: an actor has one supervisor.)
+    async fn link(one: &Self::Parked, other: &Self::Parked) -> Result<()> {
+        other.get_cell().link(one.get_cell());
+        Ok(())
+    }
+
+    async fn exit(parked: &mut [Option<Self::Parked>]) -> Result<Duration> {
+        let last = parked.last_mut().and_then(Option::take).context("there are processes")?;
+        let first = parked.first().and_then(Option::as_ref).context("there are two processes")?;
+        let start = Instant::now();
+        first.kill();
+        last.wait(None).await?;
+        Ok(start.elapsed())
+    }
+}
