@@ -76,7 +76,7 @@ pub use par::Par;
 pub use portable::{Portable, carrier};
 #[cfg(feature = "serde")]
 pub use share::far::Lend;
-pub use share::{Claim, Claiming, End, Lone, Retiring, Shared};
+pub use share::{Claim, Claiming, End, Lone, OwnedClaim, Retiring, Shared};
 
 /// What the macros expand to. Not for use by hand.
 #[doc(hidden)]

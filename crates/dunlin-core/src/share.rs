@@ -861,18 +861,81 @@ impl<E: End> DerefMut for Claim<'_, E> {
 
 impl<E: End> Drop for Claim<'_, E> {
     fn drop(&mut self) {
-        /// Releases the line, also if a value that is dropped now panics.
-        struct Released<'a>(&'a Arc<Line>);
-        impl Drop for Released<'_> {
-            fn drop(&mut self) {
-                self.0.release();
-            }
+        give_back(&self.shared.core, self.end.take());
+    }
+}
+
+/// A claim is over: the end is the handles' again.
+fn give_back<E: End>(core: &Core<E>, end: Option<E>) {
+    /// Releases the line, also if a value that is dropped now panics.
+    struct Released<'a>(&'a Arc<Line>);
+    impl Drop for Released<'_> {
+        fn drop(&mut self) {
+            self.0.release();
         }
-        let core = &self.shared.core;
-        let _released = Released(&core.line);
-        let other = std::mem::replace(&mut *core.end.lock(), self.end.take());
-        drop(other);
-        E::hold_back(&core.link, false, Claimer(Handle::END));
+    }
+    let _released = Released(&core.line);
+    let other = std::mem::replace(&mut *core.end.lock(), end);
+    drop(other);
+    E::hold_back(&core.link, false, Claimer(Handle::END));
+}
+
+/// A claim that borrows no handle: see [`Claim::into_owned`]. It ends when this is dropped.
+#[must_use = "the claim ends when this is dropped"]
+pub struct OwnedClaim<E: End> {
+    shared: Shared<E>,
+    /// `None` only in `drop`.
+    end: Option<E>,
+}
+
+impl<E: End> Claim<'_, E> {
+    /// The same claim, held by itself instead of through the handle, which can be used for other things.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin_core::{channel, par};
+    /// # dunlin_core::doc::block_on(async {
+    /// let (tx, mut rx) = channel();
+    /// let mut tx = tx.share();
+    /// let mut stage = tx.claim().await.unwrap().into_owned();
+    /// assert!(tx.try_claim().is_err());
+    /// let (sent, got) = par!(stage.send(7), rx.recv());
+    /// assert_eq!((sent, got), (Ok(()), Ok(7)));
+    /// drop(stage);
+    /// assert!(tx.try_claim().is_ok());
+    /// # });
+    /// ```
+    pub fn into_owned(mut self) -> OwnedClaim<E> {
+        let owned = OwnedClaim { shared: self.shared.clone(), end: self.end.take() };
+        // The claim goes on, and without the end this holds nothing that needs a drop.
+        std::mem::forget(self);
+        owned
+    }
+}
+
+impl<E: End> Deref for OwnedClaim<E> {
+    type Target = E;
+
+    fn deref(&self) -> &E {
+        self.end.as_ref().expect("held until dropped")
+    }
+}
+
+impl<E: End> DerefMut for OwnedClaim<E> {
+    fn deref_mut(&mut self) -> &mut E {
+        self.end.as_mut().expect("held until dropped")
+    }
+}
+
+impl<E: End> Drop for OwnedClaim<E> {
+    fn drop(&mut self) {
+        give_back(&self.shared.core, self.end.take());
+    }
+}
+
+impl<E: End + fmt::Debug> fmt::Debug for OwnedClaim<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OwnedClaim").field(&self.end).finish()
     }
 }
 
