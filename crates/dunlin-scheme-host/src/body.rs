@@ -5,17 +5,20 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use dunlin::{Exit, ExitReason, Mailbox, Pid, exit, mailbox, sleep_until};
-use dunlin_scheme::{Error, Failure, ProcessNumber, Step, Value};
+use dunlin::{Exit, ExitReason, Mailbox, MailboxError, Pid, Sleep, exit, mailbox, sleep_until};
+use dunlin_scheme::{Error, Failure, Operation, Outcome, ProcessNumber, Step, Value};
 
 use crate::machine::Shared;
+use crate::operation::{Withdrawal, perform};
 
 /// A Scheme process, as the body of a process of dunlin's: made by [`Program::body`](crate::Program::body).
 ///
 /// It gives way after each turn of about 20 us. A primitive ends what it began.
 ///
-/// # Cancel safety If it is dropped, also before it was polled, the Scheme process has ended: `killed` is
-/// raised in those that are linked to it.
+/// # Cancel safety
+/// If it is dropped, also before it was polled, the Scheme process has ended: `killed` is raised in those
+/// that are linked to it. An operation on channels is withdrawn, and loses no value; the ends that the
+/// process holds are dropped.
 pub struct Body {
     running: Pin<Box<dyn Future<Output = Result<Value, Failure>> + Send>>,
     number: ProcessNumber,
@@ -81,6 +84,10 @@ impl Life {
             match step {
                 Step::Again => give_way().await,
                 Step::Waiting(deadline) => self.wait(&mut exits, deadline).await,
+                Step::Operating(operation, deadline) => {
+                    let outcome = self.operate(&mut exits, operation, deadline).await;
+                    shared.complete(number, outcome);
+                }
                 Step::Ended(result) => return result.map_err(|failure| *failure),
             }
         }
@@ -88,24 +95,58 @@ impl Life {
 
     /// Waits until the process is woken, its time has come, or an exit arrives.
     async fn wait(&self, exits: &mut Mailbox<Exit>, deadline: Option<u64>) {
-        let Self { shared, number } = self;
         let exit = {
             let mut exit = pin!(exits.recv());
-            let mut timer = pin!(deadline.map(|at| sleep_until(shared.instant(at))));
+            let mut timer = pin!(self.timer(deadline));
+            poll_fn(|cx| self.poll_due(cx, timer.as_mut(), exit.as_mut())).await
+        };
+        self.receive(exit);
+    }
+
+    /// Carries out an operation. Once the process would be woken, its time has come, or an exit arrives, the
+    /// operation is withdrawn.
+    async fn operate(&self, exits: &mut Mailbox<Exit>, operation: Operation, deadline: Option<u64>) -> Outcome {
+        let withdrawal = Withdrawal::default();
+        let (outcome, exit) = {
+            let mut performed = pin!(perform(operation, &withdrawal));
+            let mut exit = pin!(exits.recv());
+            let mut timer = pin!(self.timer(deadline));
+            let mut arrived = None;
             poll_fn(|cx| {
-                if shared.poll_ready(*number, cx).is_ready() {
-                    return Poll::Ready(None);
-                }
-                if let Some(timer) = timer.as_mut().as_pin_mut()
-                    && timer.poll(cx).is_ready()
+                if !withdrawal.is_asked()
+                    && let Poll::Ready(exit) = self.poll_due(cx, timer.as_mut(), exit.as_mut())
                 {
-                    return Poll::Ready(None);
+                    arrived = exit;
+                    withdrawal.ask();
                 }
-                exit.as_mut().poll(cx).map(Result::ok)
+                performed.as_mut().poll(cx).map(|outcome| (outcome, arrived.take()))
             })
             .await
         };
         self.receive(exit);
+        outcome
+    }
+
+    fn timer(&self, deadline: Option<u64>) -> Option<Sleep> {
+        deadline.map(|at| sleep_until(self.shared.instant(at)))
+    }
+
+    /// Ready once the process is woken or its time has come, or with an exit that arrives.
+    fn poll_due(
+        &self,
+        cx: &mut Context<'_>,
+        timer: Pin<&mut Option<Sleep>>,
+        exit: Pin<&mut impl Future<Output = Result<Exit, MailboxError>>>,
+    ) -> Poll<Option<Exit>> {
+        if self.shared.poll_ready(self.number, cx).is_ready() {
+            return Poll::Ready(None);
+        }
+        if let Some(timer) = timer.as_pin_mut()
+            && timer.poll(cx).is_ready()
+        {
+            return Poll::Ready(None);
+        }
+        exit.poll(cx).map(Result::ok)
     }
 
     /// An exit of a process of Rust, which is raised where the process waits next.

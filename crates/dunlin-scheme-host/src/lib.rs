@@ -13,19 +13,28 @@
 //! - **Messages** to Scheme are values that serde can encode ([`Program::send`]); a mailbox of Rust is a pid
 //!   in Scheme ([`Program::address`]), to which `!` sends what fits its type.
 //!   [`value_of`](dunlin_scheme::value_of) has the table of types.
+//! - **Channels** that Scheme makes are dunlin's: a send is done when a receive has taken the value, and
+//!   `alt` is a [`Choice`](dunlin::Choice). [`ChannelEnd`] hands ends from Rust to Scheme, and back.
 //!
 //! # Threads
 //! The processes of one program share a machine, which one thread uses at a time: a program has the speed of
 //! one processor, and its processes run on all worker threads. Programs do not wait for each other.
 //!
-//! # Map `program`: what users call; `machine`: what processes share; `body`: what a process's task does;
-//! `outside`: what Scheme knows of Rust.
+//! # Map
+//! `program`: what users call; `machine`: what processes share; `body`: what a process's task does;
+//! `outside`: what Scheme knows of Rust; `ends`, `operation`: channels; `local`: channels of a machine
+//! without tasks.
 
 mod body;
+mod ends;
+mod local;
 mod machine;
+mod operation;
 mod outside;
 mod program;
 
 pub use body::Body;
-pub use dunlin_scheme::{Error, Failure, ProcessNumber, Value, ValueError};
+pub use dunlin_scheme::{End, EndKind, Error, Failure, ProcessNumber, Value, ValueError};
+pub use ends::{ChannelEnd, EndError};
+pub use local::LocalChannels;
 pub use program::Program;

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dunlin::{Instant, Pid};
-use dunlin_scheme::{Engine, Error, Host, ProcessNumber, Request, Step, Value, ValueError};
+use dunlin_scheme::{End, Engine, Error, Host, Outcome, ProcessNumber, Request, Step, Value, ValueError};
 
 use crate::outside::{Directory, Outside, Post};
 
@@ -93,15 +93,18 @@ struct Effects {
     /// Only a turn spawns.
     spawned: Vec<u64>,
     requests: Vec<Request>,
+    /// Ends of channels that are dropped then: that may wake tasks.
+    ends: Vec<End>,
 }
 
-fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {
     fn settle(&mut self) -> Effects {
-        let mut effects = Effects { requests: self.engine.take_requests(), ..Effects::default() };
+        let (requests, ends) = (self.engine.take_requests(), self.engine.take_released_ends());
+        let mut effects = Effects { requests, ends, ..Effects::default() };
         let numbers = std::mem::take(&mut *lock(&self.ready.numbers));
         for number in numbers {
             if let Some(task) = self.tasks.get_mut(&number) {
@@ -247,7 +250,14 @@ impl Shared {
         self.carry_out(effects);
     }
 
+    /// Stores the outcome of what a process asked of channels.
+    pub(crate) fn complete(&self, number: u64, outcome: Outcome) {
+        // That of a process that has ended is dropped here, where nothing is locked.
+        drop(self.with_engine(|engine| engine.complete(number, outcome)));
+    }
+
     fn carry_out(&self, effects: Effects) {
+        drop(effects.ends);
         effects.wakers.into_iter().for_each(Waker::wake);
         for request in effects.requests {
             match request {

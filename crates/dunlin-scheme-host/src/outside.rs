@@ -11,8 +11,9 @@ use serde::de::DeserializeOwned;
 pub(crate) trait Post: Send + Sync {
     /// Puts a message into the mailbox.
     ///
-    /// # Errors Why it has no place there. A mailbox that is closed takes everything, as a process does that
-    /// has ended.
+    /// # Errors
+    /// Why it has no place there. A mailbox that is closed takes everything, as a process does that has
+    /// ended.
     fn post(&self, message: Value) -> Result<(), String>;
 }
 

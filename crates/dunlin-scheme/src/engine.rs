@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::data::{ProcessNumber, Value, ValueError};
+use crate::data::{End, ProcessNumber, Value, ValueError};
 use crate::error::Error;
-use crate::proc::{Host, OUTSIDE, is_outside};
+use crate::proc::{Host, OUTSIDE, Outcome, is_outside};
 use crate::read::Reader;
 use crate::scheme::Scheme;
 use crate::vm::{Machine, Request, Script, Step};
@@ -18,6 +18,7 @@ use crate::vm::{Machine, Request, Script, Step};
 ///
 /// Numbers that [`Engine::outside`] makes name what is outside of the machine, for instance processes and
 /// mailboxes of Rust. In Scheme they are pids as others are; what a process asks of one is a [`Request`].
+/// What it asks of channels is an [`Operation`](crate::Operation), for whose [`Outcome`] it waits.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -97,7 +98,7 @@ impl Engine {
     }
 
     /// Gives a process a turn of about 20 us; a primitive ends what it began. One that waits asks anew
-    /// whether it still has to.
+    /// whether it still has to. One that waits for an outcome has its turn once that is there.
     pub fn turn(&mut self, process: u64) -> Step {
         let mut none = Script::default();
         let script = self.scripts.get_mut(&process).unwrap_or(&mut none);
@@ -132,6 +133,18 @@ impl Engine {
     /// with this message.
     pub fn raise(&mut self, to: u64, object: Option<&Value>, message: &str) {
         self.machine.raise_in(to, object, message);
+    }
+
+    /// Gives a process the outcome of its operation, which [`Step::Operating`] began; its next turn uses it.
+    /// If the process has ended, the outcome comes back.
+    pub fn complete(&mut self, process: u64, outcome: Outcome) -> Option<Outcome> {
+        self.machine.complete(process, outcome)
+    }
+
+    /// Ends of channels that no process has any more, since this was called last. To drop one may wake
+    /// others.
+    pub fn take_released_ends(&mut self) -> Vec<End> {
+        self.machine.take_released_ends()
     }
 
     /// Ends a process: `killed` is raised in those that are linked to it. It has no further turn.

@@ -51,14 +51,14 @@ mod value;
 mod vm;
 mod wire;
 
-pub use data::{ProcessNumber, Value, ValueError};
+pub use data::{End, EndKind, ProcessNumber, Value, ValueError};
 #[cfg(feature = "serde")]
 pub use data::{from_value, value_of};
 pub use datum::Pos;
 pub use engine::Engine;
 pub use error::{Error, Place, Raised, SyntaxError};
 pub use interrupt::Interrupter;
-pub use proc::Host;
+pub use proc::{Branch, Channels, Host, Operation, Outcome, Refusal};
 pub use scheme::{Scheme, is_incomplete};
 pub use vm::{Failure, Request, Step};
 pub use wire::{ReadError, WriteError};

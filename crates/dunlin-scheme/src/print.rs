@@ -5,8 +5,8 @@ use std::fmt::Write;
 
 use crate::datum::{Datum, Kind};
 use crate::heap::word::{
-    self, CLOSURE, EOF, FALSE, NIL, OBJECT, PAIR, TAG_MASK, TRUE, UNSET, Word, as_character, as_pid, as_symbol, as_tag,
-    fixnum_value,
+    self, CLOSURE, EOF, FALSE, NIL, OBJECT, PAIR, TAG_MASK, TRUE, UNSET, Word, as_character, as_end, as_pid, as_symbol,
+    as_tag, fixnum_value,
 };
 use crate::heap::{Heap, Tag};
 use crate::names::Symbols;
@@ -213,6 +213,8 @@ impl Printer<'_> {
             let _ = write!(self.out, "#<process {number}>");
         } else if let Some(number) = as_tag(word) {
             let _ = write!(self.out, "#<tag {number}>");
+        } else if let Some(number) = as_end(word) {
+            let _ = write!(self.out, "#<{} {number}>", word::end_name(number));
         } else {
             self.out.push_str(match word {
                 FALSE => "#f",

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use crate::data::{self, Value};
+use crate::data::Value;
 use crate::datum::Datum;
 use crate::error::Error;
 use crate::expand::bind_specials;
@@ -12,16 +12,17 @@ use crate::heap::word::pid;
 use crate::interrupt::Interrupter;
 use crate::names::Symbols;
 use crate::print::{self, Style};
-use crate::proc::{Host, Local};
+use crate::proc::{Channels, Host, Local};
 use crate::read::Reader;
 use crate::vm::{self, Machine, PRELUDE_NAME, Program};
 use crate::wire::{ReadError, WriteError};
 
 /// What every machine begins with.
-const PRELUDE: [&str; 4] = [
+const PRELUDE: [&str; 5] = [
     include_str!("lib/base.scm"),
     include_str!("lib/list.scm"),
     include_str!("lib/process.scm"),
+    include_str!("lib/channel.scm"),
     include_str!("lib/server.scm"),
 ];
 
@@ -121,14 +122,14 @@ impl Scheme {
     /// As those of [`Scheme::eval`], and [`Error::Value`] for a value that is no data.
     pub fn eval_value(&mut self, source_name: &str, text: &str) -> Result<Value, Error> {
         let last = self.eval_forms(source_name, text)?;
-        Ok(data::to_value(&self.machine.heap, &self.machine.program.symbols, last)?)
+        Ok(self.machine.export(last)?)
     }
 
     /// Defines a global as this value.
     ///
     /// # Errors
-    /// [`Error::Value`] for a value that no machine has; [`Error::HeapLimit`] if the values of globals take more
-    /// than a heap may.
+    /// [`Error::Value`] for a value that no machine has; [`Error::HeapLimit`] if the values of globals take
+    /// more than a heap may.
     pub fn define(&mut self, name: &str, value: &Value) -> Result<(), Error> {
         self.machine.define_value(name, value)
     }
@@ -300,6 +301,13 @@ impl Scheme {
     /// Hands processes and timers to another host. Call it before the first program.
     pub fn set_host(&mut self, host: impl Host + Send + 'static) {
         self.machine.set_host(Box::new(host));
+    }
+
+    /// Lets processes use channels, which `channels` carries out. Call it before the first program.
+    ///
+    /// Without this a machine has no channels: making one raises an error of the kind `channel`.
+    pub fn set_channels(&mut self, channels: impl Channels + Send + 'static) {
+        self.machine.set_channels(Box::new(channels));
     }
 
     /// Lets time be virtual: it begins at zero, a turn takes 20 us, and where all processes wait it goes on

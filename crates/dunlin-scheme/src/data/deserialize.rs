@@ -5,6 +5,7 @@ use std::fmt;
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, Unexpected, Visitor};
 
+use super::end::passing::{self, END};
 use super::{PROCESS, VALUE, Value, ValueError};
 
 /// The value of Rust that some Scheme data are: as `value_of` makes them.
@@ -157,6 +158,7 @@ impl<'de> Deserializer<'de> for Data<'_> {
             Value::Unspecified => Err(de::Error::invalid_type(Unexpected::Other("no value"), &visitor)),
             Value::Process(_) => Err(de::Error::invalid_type(Unexpected::Other("a process"), &visitor)),
             Value::Tag(_) => Err(de::Error::invalid_type(Unexpected::Other("a tag"), &visitor)),
+            Value::End(_) => Err(de::Error::invalid_type(Unexpected::Other("an end of a channel"), &visitor)),
         }
     }
 
@@ -196,6 +198,10 @@ impl<'de> Deserializer<'de> for Data<'_> {
                 visitor.visit_newtype_struct(Part::Made(Value::Integer((*number).into())))
             }
             other if name == PROCESS => Err(shape(other, "a process")),
+            Value::End(end) if name == END => {
+                passing::pass(end, || visitor.visit_newtype_struct(Part::Made(Value::List(Vec::new()))))
+            }
+            other if name == END => Err(shape(other, "an end of a channel")),
             _ => visitor.visit_newtype_struct(self),
         }
     }
@@ -400,6 +406,7 @@ impl<'de> de::EnumAccess<'de> for Whole<'_> {
             Value::Vector(_) => "Vector",
             Value::Process(_) => "Process",
             Value::Tag(_) => "Tag",
+            Value::End(_) => "End",
         };
         let name: de::value::StrDeserializer<'_, ValueError> = name.into_deserializer();
         Ok((seed.deserialize(name)?, self))

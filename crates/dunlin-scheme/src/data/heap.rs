@@ -1,6 +1,6 @@
 //! Values from and to the words of a heap.
 
-use super::{DEPTH_MAX, PARTS_MAX, Value, ValueError};
+use super::{DEPTH_MAX, End, PARTS_MAX, Value, ValueError};
 use crate::heap::word::{self, NIL, PAIR, TAG_MASK, Word};
 use crate::heap::{Heap, Tag};
 use crate::names::Symbols;
@@ -14,14 +14,20 @@ const OWN_NUMBERS: u64 = 1 << 55;
 /// The value of a word.
 ///
 /// # Errors
-/// [`ValueError`] if a part is no data, or there are too many.
-pub(crate) fn to_value(heap: &Heap, symbols: &Symbols, word: Word) -> Result<Value, ValueError> {
-    Reading { heap, symbols, room: PARTS_MAX }.value(word, 0)
+/// [`ValueError`] if a part is no data, or there are too many. An end of a channel is data if `end` knows it.
+pub(crate) fn to_value(
+    heap: &Heap,
+    symbols: &Symbols,
+    end: &dyn Fn(u64) -> Option<End>,
+    word: Word,
+) -> Result<Value, ValueError> {
+    Reading { heap, symbols, end, room: PARTS_MAX }.value(word, 0)
 }
 
 struct Reading<'m> {
     heap: &'m Heap,
     symbols: &'m Symbols,
+    end: &'m dyn Fn(u64) -> Option<End>,
     room: usize,
 }
 
@@ -51,6 +57,9 @@ impl Reading<'_> {
             return self.list(word, depth);
         }
         let heap = self.heap;
+        if let Some(end) = word::as_end(word).and_then(self.end) {
+            return Ok(Value::End(end));
+        }
         match (word, heap.tag(word)) {
             (word::TRUE, _) => Ok(Value::Bool(true)),
             (word::FALSE, _) => Ok(Value::Bool(false)),
@@ -147,6 +156,7 @@ fn build(heap: &mut Heap, symbols: &mut Symbols, value: &Value, depth: usize) ->
         }
         Value::Process(number) if *number < OWN_NUMBERS => word::pid(*number),
         Value::Tag(number) if *number < OWN_NUMBERS => word::tag(*number),
+        Value::End(end) => word::end(end.number()),
         Value::Process(number) | Value::Tag(number) => return Err(ValueError::Number(number.to_string())),
     })
 }
@@ -164,4 +174,17 @@ fn exact(heap: &mut Heap, text: &str) -> Result<Word, ValueError> {
     }
     let number = Number::parse(text, 10).filter(Number::is_exact).ok_or_else(wrong)?;
     Ok(value::of_number(heap, &number))
+}
+
+/// Adds the ends in a value, of which [`of_value`] made a word.
+pub(crate) fn ends_of(value: &Value, ends: &mut Vec<End>) {
+    match value {
+        Value::End(end) => ends.push(end.clone()),
+        Value::List(items) | Value::Vector(items) => items.iter().for_each(|item| ends_of(item, ends)),
+        Value::Improper(items, tail) => {
+            items.iter().for_each(|item| ends_of(item, ends));
+            ends_of(tail, ends);
+        }
+        _ => {}
+    }
 }

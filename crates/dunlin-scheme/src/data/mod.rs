@@ -1,10 +1,12 @@
 //! Values outside of any machine.
 //!
 //! - `heap`: from and to the values of a machine;
+//! - `end`: ends of channels;
 //! - `serialize`, `deserialize` (feature `serde`): from and to the types of Rust.
 
 #[cfg(feature = "serde")]
 mod deserialize;
+mod end;
 mod heap;
 #[cfg(feature = "serde")]
 mod serialize;
@@ -13,7 +15,8 @@ use std::fmt;
 
 #[cfg(feature = "serde")]
 pub use deserialize::from_value;
-pub(crate) use heap::{of_value, to_value};
+pub use end::{End, EndKind};
+pub(crate) use heap::{ends_of, of_value, to_value};
 #[cfg(feature = "serde")]
 pub use serialize::value_of;
 
@@ -61,6 +64,8 @@ pub enum Value {
     Process(u64),
     /// What `make-tag` made, by its number in the machine.
     Tag(u64),
+    /// An end of a channel.
+    End(End),
 }
 
 /// Names of types that the two halves for serde know.
@@ -156,6 +161,7 @@ impl fmt::Display for Value {
             }
             Self::Process(number) => write!(f, "#<process {number}>"),
             Self::Tag(number) => write!(f, "#<tag {number}>"),
+            Self::End(end) => end.fmt(f),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::ser::{self, Serialize, Serializer};
 
+use super::end::passing::{self, END};
 use super::{PROCESS, VALUE, Value, ValueError};
 
 /// The Scheme data of a value of Rust.
@@ -18,7 +19,7 @@ use super::{PROCESS, VALUE, Value, ValueError};
 /// | `Variant(value)`, `Variant(a, b)` | `(Variant value)`, `(Variant a b)` |
 /// | `Variant { field: value }` | `(Variant (field . value))` |
 /// | bytes, such as those of `serde_bytes` | a bytevector |
-/// | `Value`, `ProcessNumber` | what it is; a process |
+/// | `Value`, `ProcessNumber`, `End` | what it is; a process; an end of a channel |
 ///
 /// Names are those of serde: `#[serde(rename_all = "kebab-case")]` makes them as Scheme has them.
 ///
@@ -166,6 +167,11 @@ impl Serializer for ToValue {
         name: &'static str,
         value: &T,
     ) -> Result<Value, ValueError> {
+        if name == END {
+            let (serialized, end) = passing::receive(|| value.serialize(self));
+            let no_end = || ValueError::Part("no end of a channel".into());
+            return serialized.and_then(|_| end.map(Value::End).ok_or_else(no_end));
+        }
         let inner = value.serialize(self)?;
         if name == PROCESS { kind("Process", inner) } else { Ok(inner) }
     }

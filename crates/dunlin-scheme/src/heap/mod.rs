@@ -18,6 +18,7 @@
 mod census;
 pub(crate) mod collect;
 mod hold;
+mod mention;
 pub(crate) mod object;
 mod segment;
 mod share;

@@ -30,6 +30,7 @@ const CHAR: u64 = 1;
 const SYMBOL: u64 = 2;
 const PID: u64 = 3;
 const TAG: u64 = 4;
+const END: u64 = 5;
 
 /// From this index on, objects lie in segments that processes share: the number of a slot, then a place.
 pub(crate) const SHARED: usize = 1 << 55;
@@ -122,6 +123,45 @@ pub(crate) const fn tag(number: u64) -> Word {
 /// The number of a tag.
 pub(crate) const fn as_tag(word: Word) -> Option<u64> {
     if word & 0xff == immediate(TAG, 0) { Some(word >> 8) } else { None }
+}
+
+/// The word of the number of an end of a channel.
+pub(crate) const fn end(number: u64) -> Word {
+    immediate(END, number)
+}
+
+/// The number of an end of a channel.
+pub(crate) const fn as_end(word: Word) -> Option<u64> {
+    if word & 0xff == immediate(END, 0) { Some(word >> 8) } else { None }
+}
+
+/// The lowest bits of an end's number tell which it is; of the others there are 52.
+const RECEIVER: u64 = 1;
+const SHARED_END: u64 = 2;
+
+/// The number of an end.
+pub(crate) const fn end_number(serial: u64, is_receiver: bool, is_shared: bool) -> u64 {
+    ((serial << 2) & ((1 << 54) - 1)) | is_receiver as u64 | ((is_shared as u64) << 1)
+}
+
+/// Whether the end with this number is a receiver.
+pub(crate) const fn is_receiver(number: u64) -> bool {
+    number & RECEIVER != 0
+}
+
+/// Whether the end with this number is shared.
+pub(crate) const fn is_shared_end(number: u64) -> bool {
+    number & SHARED_END != 0
+}
+
+/// What the end with this number is called.
+pub(crate) const fn end_name(number: u64) -> &'static str {
+    match (is_shared_end(number), is_receiver(number)) {
+        (false, false) => "sender",
+        (false, true) => "receiver",
+        (true, false) => "shared-sender",
+        (true, true) => "shared-receiver",
+    }
 }
 
 /// The closure without variables whose code begins at `entry`.

@@ -2,13 +2,20 @@
 //!
 //! - [`process`]: a process that does not run is data of its own heap, a mailbox, and who hears of its end;
 //! - [`table`]: all processes of a program, by number;
+//! - [`channel`]: what processes ask of channels; [`ends`]: which process holds which ends;
+//!   [`operations`]: what is under way;
 //! - [`host`]: which process runs next, and what time it is.
 
+mod channel;
+mod ends;
 mod host;
+mod operations;
 mod process;
 mod table;
 
+pub use channel::{Branch, Channels, Operation, Outcome, Refusal};
 pub use host::Host;
 pub(crate) use host::Local;
+pub(crate) use operations::Operations;
 pub(crate) use process::{OwnGlobal, Process, Wait};
 pub(crate) use table::{OUTSIDE, Table, is_outside};

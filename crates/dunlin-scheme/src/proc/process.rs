@@ -13,6 +13,18 @@ pub(crate) enum Wait {
     Ready,
     /// It waits for a message, at most until this time of the host.
     Message(Option<u64>),
+    /// It waits for the outcome of an operation on channels, at most until this time of the host.
+    Outcome(Option<u64>),
+}
+
+impl Wait {
+    /// The time of the host at which the wait ends.
+    pub(crate) fn deadline(self) -> Option<u64> {
+        match self {
+            Self::Ready => None,
+            Self::Message(deadline) | Self::Outcome(deadline) => deadline,
+        }
+    }
 }
 
 /// A process. While it runs, its heap and frames are in the machine.

@@ -88,6 +88,10 @@ impl Machine {
                 Ok(placed(datum, call.pos))
             }
             Ok(Turn::OutOfFuel) => Err("it takes too long".into()),
+            Ok(Turn::Operating(_)) => {
+                self.forget_asked();
+                Err("the procedure of a macro may not use channels".into())
+            }
             Ok(Turn::Waiting(_) | Turn::Halted) => Err("the procedure of a macro may not wait or end".into()),
             Err(error) => Err(error.to_string()),
         }

@@ -6,12 +6,12 @@ use super::fail::Fail;
 use super::outside::Outside;
 use super::program::Program;
 use crate::code::{Op, Unit};
-use crate::data::{self, Value};
+use crate::data::Value;
 use crate::error::Error;
 use crate::heap::word::{NIL, UNSET, code};
 use crate::heap::{Heap, Word};
 use crate::interrupt::Interrupts;
-use crate::proc::{Host, Local, OwnGlobal, Process, Table};
+use crate::proc::{Host, Local, Operations, OwnGlobal, Process, Table};
 use crate::value;
 
 /// Registers of all frames on the stack. More frames move to the heap.
@@ -73,6 +73,7 @@ pub(crate) struct Machine {
     pub(super) table: Table,
     pub(super) host: Box<dyn Host + Send>,
     pub(crate) interrupts: Interrupts,
+    pub(super) operations: Operations,
     /// There is one if the embedder gives the turns.
     pub(super) outside: Option<Outside>,
 }
@@ -116,6 +117,7 @@ impl Machine {
             table,
             host: Box::new(Local::real()),
             interrupts: Interrupts::default(),
+            operations: Operations::default(),
             outside: None,
         }
     }
@@ -199,7 +201,7 @@ impl Machine {
     /// # Errors
     /// As those of [`Scheme::define`](crate::Scheme::define).
     pub(crate) fn define_value(&mut self, name: &str, value: &Value) -> Result<(), Error> {
-        let word = data::of_value(&mut self.heap, &mut self.program.symbols, value)?;
+        let word = self.import(value, None)?;
         let limit = self.heap.limit();
         let limit_bytes = 8 * limit;
         self.set_global(name, word, limit).map_err(|_| Error::HeapLimit { limit_bytes, trace: Vec::new() })

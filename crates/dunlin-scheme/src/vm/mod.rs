@@ -3,11 +3,13 @@
 //! - [`program`]: what processes share; [`machine`]: that, and the process that runs; how code is loaded;
 //! - `schedule`: which process runs; what processes do to each other;
 //! - `turns`: turns that an embedder gives; `outside`: what it gets;
+//! - `channel`: operations on channels;
 //! - `run`: the loop, for the common cases; `slow`: the others; `turn`: what they leave to each other;
 //! - `frames`: the stack, and frames on the heap;
 //! - `state`: values and processes as bytes;
 //! - `prim`: the primitives.
 
+mod channel;
 mod compile;
 mod fail;
 mod frames;

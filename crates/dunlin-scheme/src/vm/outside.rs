@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::data::{Value, ValueError};
 use crate::datum::Datum;
 use crate::error::Error;
+use crate::proc::Operation;
 
 /// What a process asks of something outside of its machine, which it knows by a number.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,6 +37,10 @@ pub enum Step {
     Again,
     /// The process waits for a message, at most until this time of the host.
     Waiting(Option<u64>),
+    /// The process waits for the outcome of an operation, at most until this time of the host. Before its
+    /// next turn the operation is [completed](crate::Engine::complete): also if the time has come, or if the
+    /// process can run for another reason; then it is withdrawn first.
+    Operating(Operation, Option<u64>),
     /// The process has ended: with its value, or as an error. A value that is no data is unspecified.
     Ended(std::result::Result<Value, Box<Failure>>),
 }

@@ -48,7 +48,7 @@ impl Machine {
         let result = loop {
             let most = fuel.unwrap_or(u64::MAX).min(turn).min(TURN_FUEL);
             let ended = self.run(most);
-            flush(self, matches!(ended, Ok(Turn::Waiting(_))));
+            flush(self, matches!(ended, Ok(Turn::Waiting(_) | Turn::Operating(_))));
             if let Some(fuel) = fuel {
                 *fuel = fuel.saturating_sub(self.used);
             }
@@ -95,11 +95,21 @@ impl Machine {
 
     /// The turn is over: another process runs, or this one again.
     fn stop(&mut self, stopped: &Turn) -> std::result::Result<(), Error> {
-        let Turn::Waiting(deadline) = *stopped else {
-            self.queue();
-            return self.switch(false);
+        let deadline = match *stopped {
+            Turn::Waiting(deadline) => {
+                self.running.wait = Wait::Message(deadline);
+                deadline
+            }
+            Turn::Operating(deadline) => {
+                self.running.wait = Wait::Outcome(deadline);
+                self.start_operation();
+                deadline
+            }
+            _ => {
+                self.queue();
+                return self.switch(false);
+            }
         };
-        self.running.wait = Wait::Message(deadline);
         if let Some(at) = deadline {
             self.host.set_timer(self.running.pid, at);
         }
@@ -116,6 +126,7 @@ impl Machine {
     /// Gives the machine to the process whose turn it is.
     fn switch(&mut self, parks: bool) -> std::result::Result<(), Error> {
         let next = loop {
+            self.finish_operations();
             match self.host.next() {
                 Some(pid) if self.can_run(pid) => break pid,
                 Some(_) => {}
@@ -127,6 +138,7 @@ impl Machine {
                 None => return Err(Error::Deadlock),
             }
         };
+        self.withdraw(next);
         if self.running.pid != next {
             self.put_away(parks);
             let process = self.table.take(next).expect("it was found just now");
@@ -138,7 +150,7 @@ impl Machine {
 
     /// The process that runs no longer waits.
     pub(super) fn set_ready(&mut self) {
-        if let Wait::Message(Some(at)) = std::mem::replace(&mut self.running.wait, Wait::Ready) {
+        if let Some(at) = std::mem::replace(&mut self.running.wait, Wait::Ready).deadline() {
             self.host.cancel_timer(self.running.pid, at);
         }
         self.running.is_queued = false;
@@ -150,8 +162,8 @@ impl Machine {
         let found = if is_running { Some(&mut *self.running) } else { self.table.parked(pid) };
         match found.map(|process| (process.wait, process.is_queued)) {
             Some((_, true)) => true,
-            Some((Wait::Message(Some(at)), false)) => at <= self.host.now_us(),
-            _ => false,
+            Some((wait, false)) => wait.deadline().is_some_and(|at| at <= self.host.now_us()),
+            None => false,
         }
     }
 
@@ -211,6 +223,7 @@ impl Machine {
 
     /// Puts the main process into the machine; what it ran is over.
     fn load_main(&mut self) {
+        self.forget_asked();
         if self.running.pid != MAIN {
             if self.running.wait == Wait::Ready && self.table.is_alive(self.running.pid) {
                 self.queue();
@@ -219,6 +232,7 @@ impl Machine {
             let main = self.table.take(MAIN).expect("the main process does not end");
             self.bring(main);
         }
+        self.abandon_operation(MAIN);
         self.set_ready();
         self.frames.clear();
         (self.kont, self.marks, self.live, self.base) = (NIL, NIL, 0, 0);
@@ -231,6 +245,7 @@ impl Machine {
         let failure = self.failure.take();
         let exit = error.map(|error| self.exit(pid, &links, &error, failure));
         self.clear();
+        self.forget_operation(pid);
         self.table.remove(pid);
         self.tell(End { pid, links, exit });
     }
@@ -290,12 +305,12 @@ impl Machine {
     }
 
     /// A process that waits can run.
-    fn wake(&mut self, pid: u64) {
-        let Some(process) = self.table.parked(pid) else { return };
-        if let Wait::Message(deadline) = process.wait
-            && !process.is_queued
-        {
-            process.wait = Wait::Ready;
+    pub(super) fn wake(&mut self, pid: u64) {
+        let is_running = self.running.pid == pid;
+        let found = if is_running { Some(&mut *self.running) } else { self.table.parked(pid) };
+        let Some(process) = found else { return };
+        if process.wait != Wait::Ready && !process.is_queued {
+            let deadline = std::mem::replace(&mut process.wait, Wait::Ready).deadline();
             process.is_queued = true;
             if let Some(at) = deadline {
                 self.host.cancel_timer(pid, at);
@@ -332,12 +347,15 @@ impl Machine {
             return Err(Fail::Raise("limit", "too many processes".into(), vec![]));
         }
         let entry = self.program.process_entry;
-        let (mut words, thunk, segments, copied) = self.heap.pack_for(thunk, 5);
+        let closure = thunk;
+        let (mut words, thunk, segments, copied) = self.heap.pack_for(closure, 5);
         self.charge += copied as u64 / 16;
         let frame = pointer(words.len(), OBJECT);
         // The frame of `%process` after its first instruction, with its argument.
         words.extend([header(Tag::Frame, 4), NIL, fixnum(entry as i64 + 1), code(entry), thunk]);
         let pid = self.table.add();
+        // The procedure takes along the ends that it closes over, as a message does.
+        self.pass_ends(closure, Some(pid));
         let mut process = Box::new(Process::new(pid));
         process.space = Space::new(words, &segments);
         process.frame = frame;
@@ -364,8 +382,10 @@ impl Machine {
         }
         let is_running = self.running.pid == to;
         if !is_running && self.table.parked(to).is_none() {
+            self.pass_ends(message, None);
             return Ok(());
         }
+        self.pass_ends(message, Some(to));
         let (parcel, copied) = self.heap.pack(message);
         self.charge += copied as u64 / 16;
         if is_running {
@@ -378,7 +398,10 @@ impl Machine {
         if process.mailbox.exceeds(limit) {
             return self.end_other(to, &self.mailbox_limit(), None);
         }
-        self.wake(to);
+        // A message is not what an operation on channels waits for.
+        if !matches!(process.wait, Wait::Outcome(_)) {
+            self.wake(to);
+        }
         Ok(())
     }
 
@@ -400,9 +423,10 @@ impl Machine {
             return None;
         }
         let process = self.table.take(pid)?;
-        if let Wait::Message(Some(at)) = process.wait {
+        if let Some(at) = process.wait.deadline() {
             self.host.cancel_timer(pid, at);
         }
+        self.forget_operation(pid);
         self.table.remove(pid);
         self.note_end(pid, error);
         let exit = Some(self.exit(pid, &process.links, error, object));
@@ -498,7 +522,7 @@ impl Machine {
         let process = self.table.take(pid)?;
         self.put_away(false);
         self.bring(process);
-        let image = self.process_image(Limits::default().ports);
+        let image = self.process_image(Limits::default());
         self.load_main();
         Some(image)
     }

@@ -47,13 +47,13 @@ impl Machine {
 
     /// Writes what a value reaches.
     pub(crate) fn write(&mut self, value: Word) -> Result<Vec<u8>, WriteError> {
-        self.write_with(value, Limits::default().ports)
+        self.write_with(value, Limits::default())
     }
 
-    fn write_with(&mut self, value: Word, ports: usize) -> Result<Vec<u8>, WriteError> {
+    fn write_with(&mut self, value: Word, limits: Limits) -> Result<Vec<u8>, WriteError> {
         self.heap.prepare_sent();
         let Program { symbols, index, names, .. } = &self.program;
-        wire::write(&self.heap, symbols, index, names, value, ports)
+        wire::write(&self.heap, symbols, index, names, value, limits)
     }
 
     /// Reads an image. Until the value is in a root, nothing may collect.
@@ -67,22 +67,22 @@ impl Machine {
     }
 
     /// Writes the process that runs, and goes on with what was read from the bytes: as if it moved, but for
-    /// its ports.
+    /// its ports and its ends of channels.
     pub(crate) fn rewrite(&mut self) -> Result<(), Error> {
         let failed = |error: &dyn std::error::Error| Error::Image(error.to_string());
-        let ports = self.program.ports.len();
-        let image = self.process_image(ports).map_err(|e| failed(&e))?;
+        let limits = Limits { ports: self.program.ports.len(), ends: true, ..Limits::default() };
+        let image = self.process_image(limits).map_err(|e| failed(&e))?;
         let running = &mut *self.running;
         let mut process = Process::new(running.pid);
         process.wait = running.wait;
         process.is_queued = running.is_queued;
         *running = process;
         self.heap.clear();
-        self.restore_process(&image, Limits { ports, ..Limits::default() }).map_err(|e| failed(&e))
+        self.restore_process(&image, limits).map_err(|e| failed(&e))
     }
 
     /// Between two turns: the process in the machine as bytes, all that it holds, with its mailbox.
-    pub(super) fn process_image(&mut self, ports: usize) -> Result<Vec<u8>, WriteError> {
+    pub(super) fn process_image(&mut self, limits: Limits) -> Result<Vec<u8>, WriteError> {
         let frame = self.park_frames();
         let mut messages = Vec::new();
         for number in self.running.mailbox.numbers() {
@@ -106,7 +106,7 @@ impl Machine {
         let fields = [pid(self.running.pid), frame, self.marks, messages, last, exits, links, own];
         let whole = self.heap.make(Tag::Vector, &fields);
         self.resume_frame(frame);
-        self.write_with(whole, ports)
+        self.write_with(whole, limits)
     }
 
     /// Makes the process in the machine, which must be new, the one that an image holds. Its number in the

@@ -14,6 +14,8 @@ pub(crate) enum Turn {
     OutOfFuel,
     /// The process waits for a message, at most until this time.
     Waiting(Option<u64>),
+    /// The process waits for the outcome of what it has asked, at most until this time.
+    Operating(Option<u64>),
     /// The process ended itself.
     Halted,
 }

@@ -7,7 +7,7 @@ use super::machine::Machine;
 use super::outside::{Failure, Outside, Request, Script, Step};
 use super::schedule::{MAIN, TURN_FUEL};
 use super::turn::Turn;
-use crate::data::{self, Value, ValueError};
+use crate::data::{Value, ValueError};
 use crate::datum::Datum;
 use crate::error::{Error, SyntaxError};
 use crate::heap::word::{NIL, Word, symbol};
@@ -55,7 +55,7 @@ impl Machine {
             self.empty();
             return step;
         }
-        self.put_away(matches!(step, Step::Waiting(_)));
+        self.put_away(matches!(step, Step::Waiting(_) | Step::Operating(..)));
         match self.take_end(pid) {
             // It did not fit its heap.
             Some(error) => {
@@ -82,7 +82,7 @@ impl Machine {
                 Step::Again
             }
             Ok(Turn::Done(value)) => {
-                let value = data::to_value(&self.heap, &self.program.symbols, value);
+                let value = self.export(value);
                 self.ended(Ok(value.unwrap_or(Value::Unspecified)))
             }
             Ok(Turn::Halted) | Err(Error::Exit(0)) => self.ended(Ok(Value::Unspecified)),
@@ -94,13 +94,20 @@ impl Machine {
                 self.running.wait = Wait::Message(deadline);
                 Step::Waiting(deadline)
             }
+            Ok(Turn::Operating(deadline)) => match self.operations.asked.take() {
+                Some(operation) => {
+                    self.running.wait = Wait::Outcome(deadline);
+                    Step::Operating(operation, deadline)
+                }
+                None => Step::Again,
+            },
             Err(error) => self.ended(Err(error)),
         }
     }
 
     /// The process in the machine has ended.
     fn ended(&mut self, result: std::result::Result<Value, Error>) -> Step {
-        let object = self.failure.and_then(|word| data::to_value(&self.heap, &self.program.symbols, word).ok());
+        let object = self.failure.and_then(|word| self.export(word).ok());
         self.end(result.as_ref().err().cloned());
         Step::Ended(result.map_err(|error| Box::new(Failure { error, object })))
     }
@@ -143,8 +150,9 @@ impl Machine {
     }
 
     /// Sends a message to what has this number outside.
-    pub(super) fn post(&mut self, to: u64, message: Word) {
-        let message = data::to_value(&self.heap, &self.program.symbols, message);
+    pub(super) fn post(&mut self, to: u64, word: Word) {
+        let message = self.export(word);
+        self.pass_ends(word, None);
         self.charge += POST_FUEL;
         self.ask(Request::Post { to, message });
     }
@@ -157,7 +165,7 @@ impl Machine {
         if !self.table.is_alive(to) {
             return Ok(false);
         }
-        let word = data::of_value(&mut self.heap, &mut self.program.symbols, message)?;
+        let word = self.import(message, Some(to))?;
         // Only to the process in the machine it could fail.
         let sent: Result<()> = self.send(to, word);
         self.heap.clear();
@@ -169,7 +177,7 @@ impl Machine {
         if !self.table.is_alive(to) {
             return;
         }
-        let data = object.and_then(|value| data::of_value(&mut self.heap, &mut self.program.symbols, value).ok());
+        let data = object.and_then(|value| self.import(value, Some(to)).ok());
         let object = data.unwrap_or_else(|| self.condition("exit", text, &[], -1));
         self.tell_one(to, object);
         self.heap.clear();

@@ -17,7 +17,8 @@
 //! seven bits a byte, the least first. An object is its kind (0 a pair, or the tag plus one), its size
 //! unless the kind tells it, and its fields. A field begins with a byte: 0 a fixnum (zigzag), 1 a character,
 //! 2 a symbol, 3 a constant, 4 an object, 5 a place in code (unit, place), 6 a process, 7 a tag (program,
-//! number), 8 a process that is a copy (program, number, program and number of its original).
+//! number), 8 a process that is a copy (program, number, program and number of its original), 9 an end of a
+//! channel (only where the program that wrote the image reads it).
 
 mod check;
 mod node;
@@ -44,4 +45,5 @@ mod field {
     pub(super) const PROCESS: u8 = 6;
     pub(super) const TAG: u8 = 7;
     pub(super) const COPY: u8 = 8;
+    pub(super) const END: u8 = 9;
 }

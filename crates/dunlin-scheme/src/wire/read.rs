@@ -10,8 +10,8 @@ use crate::code::{Index, Instruction};
 use crate::heap::Heap;
 use crate::heap::object::{Tag, header};
 use crate::heap::word::{
-    CLOSURE, EOF, FALSE, NIL, OBJECT, PAIR, TRUE, UNSET, UNSPECIFIED, Word, character, code, fixnum, fixnum_value, pid,
-    pointer, symbol, tag,
+    CLOSURE, EOF, FALSE, NIL, OBJECT, PAIR, TRUE, UNSET, UNSPECIFIED, Word, character, code, end, fixnum, fixnum_value,
+    pid, pointer, symbol, tag,
 };
 use crate::names::{Name, Symbols};
 use crate::num::{FIXNUM_MAX, FIXNUM_MIN};
@@ -29,11 +29,13 @@ pub(crate) struct Limits {
     pub(crate) names: usize,
     /// Ports of the machine that it may name.
     pub(crate) ports: usize,
+    /// Whether it may name ends of channels: they mean something only in the program that wrote it.
+    pub(crate) ends: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { bytes: 1 << 30, objects: 1 << 26, symbols: Symbols::COUNT_MAX, names: 1 << 20, ports: 1 }
+        Self { bytes: 1 << 30, objects: 1 << 26, symbols: Symbols::COUNT_MAX, names: 1 << 20, ports: 1, ends: false }
     }
 }
 
@@ -103,7 +105,7 @@ pub(crate) fn read(
         return Err(ReadError::TooLarge);
     }
     let (words, starts) = (Vec::new(), Vec::new());
-    let mut decoder = Decoder { input, units, names, nodes, far_max: limits.names, programs, count, words, starts };
+    let mut decoder = Decoder { input, units, names, nodes, limits, programs, count, words, starts };
     for _ in 0..count {
         decoder.object()?;
     }
@@ -203,7 +205,7 @@ struct Decoder<'i> {
     units: Vec<(usize, usize)>,
     names: Vec<Name>,
     nodes: &'i mut NodeNames,
-    far_max: usize,
+    limits: Limits,
     programs: Vec<u64>,
     count: usize,
     words: Vec<Word>,
@@ -300,6 +302,7 @@ impl Decoder<'_> {
                 .get(usize::try_from(value).unwrap_or(usize::MAX))
                 .copied()
                 .ok_or(malformed),
+            field::END if self.limits.ends && value < 1 << 54 => Ok(end(value)),
             field::OBJECT if value < self.count as u64 => Ok((value << 8) | NUMBERED),
             field::PROCESS | field::TAG | field::COPY => {
                 let node = self.program(value, malformed)?;
@@ -310,10 +313,11 @@ impl Decoder<'_> {
                 } else {
                     None
                 };
-                let number = self.nodes.near(node, number, original, self.far_max).map_err(|error| match error {
-                    NoNumber::Malformed => malformed,
-                    NoNumber::Full => ReadError::TooLarge,
-                })?;
+                let number =
+                    self.nodes.near(node, number, original, self.limits.names).map_err(|error| match error {
+                        NoNumber::Malformed => malformed,
+                        NoNumber::Full => ReadError::TooLarge,
+                    })?;
                 Ok(if kind == field::TAG { tag(number) } else { pid(number) })
             }
             _ => Err(malformed),
@@ -345,13 +349,14 @@ mod tests {
         let mut symbols = Symbols::default();
         let names: Vec<Word> = ["one", "two"].map(|name| symbol(symbols.intern(name))).into();
         let list = heap.list(&[names[0], names[1], pid(7)], NIL);
-        let image = super::super::write(&heap, &symbols, &Index::default(), &NodeNames::new(), list, 1).unwrap();
+        let image = super::super::write(&heap, &symbols, &Index::default(), &NodeNames::new(), list, Limits::default())
+            .unwrap();
         let read = |limits| {
             let mut heap = Heap::new(64, 1 << 20);
             read(&mut heap, &mut Symbols::default(), &mut NodeNames::new(), &Index::default(), &[], &image, limits)
                 .map(|_| ())
         };
-        let exact = Limits { bytes: image.len(), objects: 3, symbols: 2, names: 1, ports: 1 };
+        let exact = Limits { bytes: image.len(), objects: 3, symbols: 2, names: 1, ..Limits::default() };
         assert_eq!(read(exact), Ok(()));
         assert_eq!(read(Limits { bytes: image.len() - 1, ..exact }), Err(ReadError::TooLarge));
         assert_eq!(read(Limits { objects: 2, ..exact }), Err(ReadError::TooLarge));

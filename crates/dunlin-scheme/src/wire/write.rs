@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::{MAGIC, NodeNames, field};
+use super::{Limits, MAGIC, NodeNames, field};
 use crate::code::Index;
 use crate::code::unit::{CODE_VERSION, Hash};
 use crate::heap::word::{
-    FIXNUM, PAIR, TAG_MASK, Word, as_character, as_code, as_pid, as_symbol, as_tag, fixnum, fixnum_value, is_pointer,
+    FIXNUM, PAIR, TAG_MASK, Word, as_character, as_code, as_end, as_pid, as_symbol, as_tag, fixnum, fixnum_value,
+    is_pointer,
 };
 use crate::heap::{Heap, Tag};
 use crate::names::{Name, Symbols};
@@ -18,22 +19,27 @@ pub enum WriteError {
     /// A port other than the console is state of its machine.
     #[error("a port cannot be written as bytes")]
     Port,
+    /// An end of a channel stays in its program.
+    #[error("an end of a channel cannot be written as bytes")]
+    End,
 }
 
 /// Writes what `root` reaches, each object once: what was sent is the same as its copy in a segment.
-/// [`Heap::prepare_sent`] comes before. It writes of ports only those below `ports`.
+/// [`Heap::prepare_sent`] comes before. Of ports and ends of channels it writes those that `limits` allow.
 pub(crate) fn write(
     heap: &Heap,
     symbols: &Symbols,
     index: &Index,
     nodes: &NodeNames,
     root: Word,
-    ports: usize,
+    limits: Limits,
 ) -> Result<Vec<u8>, WriteError> {
     let mut writer = Writer {
         heap,
         index,
-        ports: fixnum(ports as i64),
+        ports: fixnum(limits.ports as i64),
+        writes_ends: limits.ends,
+        refused: None,
         objects: Vec::new(),
         numbers: HashMap::new(),
         units: Table::default(),
@@ -51,6 +57,9 @@ pub(crate) fn write(
         at += 1;
     }
     writer.word(root);
+    if let Some(error) = writer.refused {
+        return Err(error);
+    }
     let Writer { objects, units, symbols: names, programs, out: body, .. } = writer;
     let mut image = MAGIC.to_vec();
     varint(&mut image, u64::from(CODE_VERSION));
@@ -69,6 +78,9 @@ struct Writer<'a> {
     heap: &'a Heap,
     index: &'a Index,
     ports: Word,
+    writes_ends: bool,
+    /// What a word met that cannot be written.
+    refused: Option<WriteError>,
     /// Objects in the order in which they were met; those past the current one wait.
     objects: Vec<Word>,
     numbers: HashMap<Word, u64>,
@@ -172,6 +184,11 @@ impl Writer<'_> {
             self.far(field::PROCESS, number);
         } else if let Some(number) = as_tag(word) {
             self.far(field::TAG, number);
+        } else if let Some(number) = as_end(word) {
+            if !self.writes_ends {
+                self.refused = Some(WriteError::End);
+            }
+            self.put(field::END, number);
         } else if is_pointer(word) {
             let number = self.number(word);
             self.put(field::OBJECT, number);

@@ -2,6 +2,7 @@
 //!
 //! A primitive gets its arguments as values, and may make objects: the collector runs only after it.
 
+mod channels;
 mod control;
 mod io;
 mod lists;
@@ -43,8 +44,16 @@ impl Primitive {
 
 /// All primitives; code names them by their place.
 pub(super) static PRIMITIVES: LazyLock<Vec<Primitive>> = LazyLock::new(|| {
-    let tables =
-        [lists::TABLE, numbers::TABLE, text::TABLE, vectors::TABLE, control::TABLE, io::TABLE, processes::TABLE];
+    let tables = [
+        lists::TABLE,
+        numbers::TABLE,
+        text::TABLE,
+        vectors::TABLE,
+        control::TABLE,
+        io::TABLE,
+        processes::TABLE,
+        channels::TABLE,
+    ];
     let all = tables.iter().flat_map(|table| table.iter());
     all.map(|&(name, least, most, run)| Primitive { name, least, most, run }).collect()
 });
@@ -61,10 +70,11 @@ pub(super) enum Control {
     Compile,
     Uncaught,
     Wait,
+    Operate,
 }
 
 /// Their names, parameters, and whether more arguments come as a list.
-const CONTROLS: [(&str, u16, u16, Control); 7] = [
+const CONTROLS: [(&str, u16, u16, Control); 8] = [
     ("apply", 1, 1, Control::Apply),
     ("%call-with-value", 2, 0, Control::CallWithValue),
     ("%call/cc", 1, 0, Control::Capture),
@@ -72,6 +82,7 @@ const CONTROLS: [(&str, u16, u16, Control); 7] = [
     ("%compile", 1, 0, Control::Compile),
     ("%uncaught", 1, 0, Control::Uncaught),
     ("%wait", 3, 0, Control::Wait),
+    ("%operate", 2, 0, Control::Operate),
 ];
 
 impl Control {

@@ -162,11 +162,11 @@ fn string_ref(machine: &mut Machine, arguments: &[Word]) -> Result {
 
 impl Machine {
     /// Checks the kind of an object.
-    pub(super) fn expect(&self, word: Word, tag: Tag, expected: &str) -> Result<()> {
+    pub(in super::super) fn expect(&self, word: Word, tag: Tag, expected: &str) -> Result<()> {
         if self.heap.tag(word) == Some(tag) { Ok(()) } else { Err(wrong_type(expected, word)) }
     }
 
-    pub(super) fn text_argument(&mut self, word: Word) -> Result<String> {
+    pub(in super::super) fn text_argument(&mut self, word: Word) -> Result<String> {
         self.expect(word, Tag::String, "a string")?;
         let text = self.heap.text(word);
         self.charge += text.len() as u64 / 256;

@@ -1,0 +1,30 @@
+//! The operations on channels of all processes.
+
+use std::collections::{HashMap, HashSet};
+
+use super::channel::{Channels, Operation, Outcome};
+use super::ends::Ends;
+use crate::data::End;
+
+/// What processes have to do with channels.
+#[derive(Default)]
+pub(crate) struct Operations {
+    pub(crate) ends: Ends,
+    /// What the process in the machine asks.
+    pub(crate) asked: Option<Operation>,
+    pub(crate) outcomes: HashMap<u64, Outcome>,
+    /// The ends that the operations of processes take along, with the numbers of their branches.
+    pub(crate) lent: HashMap<u64, Vec<(usize, End)>>,
+    /// Processes whose operations are under way at the driver.
+    pub(crate) under_way: HashSet<u64>,
+    pub(crate) driver: Option<Box<dyn Channels + Send>>,
+}
+
+impl Operations {
+    /// An outcome comes to no process.
+    pub(crate) fn drop_outcome(&mut self, outcome: Option<Outcome>) {
+        if let Some(Outcome::Done(_, value)) = outcome {
+            self.ends.release_value(&value);
+        }
+    }
+}
