@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use dunlin_scheme::{Error, Scheme};
+use dunlin_scheme_host::LocalChannels;
 use dunlin_terminal::failure::{Failure, exit};
 use dunlin_terminal::output::{self, printable};
 
@@ -47,6 +48,7 @@ fn play(options: &Options) -> Result<u8, Failure> {
     if options.check {
         return scheme.load(&name, &text).map(|()| 0).map_err(|error| Failure::Failed(error.explain(&name, &text)));
     }
+    scheme.set_channels(LocalChannels::default());
     scheme.set_arguments(std::iter::once(&*name).chain(options.arguments.iter().map(String::as_str)));
     scheme.set_console(|text| output::write(text.as_bytes()));
     scheme.set_failure_log(|process, error| {

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use dunlin_scheme::{Error, Interrupter, Scheme};
+use dunlin_scheme_host::LocalChannels;
 use dunlin_terminal::failure::{Failure, Signal, exit};
 use dunlin_terminal::output::{self, printable};
 use tokio::signal::unix::{SignalKind, signal};
@@ -73,6 +74,7 @@ struct Session {
 impl Session {
     fn new() -> Self {
         let mut scheme = Scheme::new();
+        scheme.set_channels(LocalChannels::default());
         scheme.set_arguments(["repl"]);
         let is_line_open = Arc::new(AtomicBool::new(false));
         let printed = is_line_open.clone();
