@@ -106,3 +106,14 @@ fn scheme_reports_program_with_invalid_utf8() {
     let ran = stage.run(&["scheme", "program.scm"]);
     assert_eq!((ran.code, &*ran.err), (Some(1), "error: program.scm:2: the text is not UTF-8\n"));
 }
+
+#[test]
+fn program_has_channels() {
+    let stage = Stage::new("");
+    let text = "(define-values (out in) (make-channel))\n(spawn (lambda () (channel-send out 'krill)))
+        (write (alt ((channel-receive in fish) (list 'got fish)) (after 10 'late)))\n(channel-receive in)(car 1)";
+    std::fs::write(stage.path().join("program.scm"), text).unwrap();
+    let ran = stage.run(&["scheme", "program.scm"]);
+    assert_eq!((ran.code, &*ran.out), (Some(1), "(got krill)"));
+    assert!(ran.err.contains("expected a pair, got 1"), "{}", ran.err);
+}

@@ -523,7 +523,10 @@ fn scheme_that_kills_a_waiting_process_withdraws_its_operation() -> Result {
         let victim = program.spawn("test", "(! rust (self)) (channel-receive in)")?;
         let number = began.recv().await?;
         program.define("victim", &number)?;
-        dunlin::sleep(std::time::Duration::from_millis(5)).await;
+        // It waits by then, or is about to: it must not matter.
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
         program.spawn("test", "(kill victim)")?.await?;
         assert!(victim.await.is_err());
         assert!(tx.try_send(1).is_err());
@@ -610,7 +613,10 @@ fn end_that_is_in_use_cannot_be_taken() -> Result {
         program.define("rust", &program.address(address))?;
         let waiting = program.spawn("test", "(! rust (self)) (channel-receive in)")?;
         began.recv().await?;
-        dunlin::sleep(std::time::Duration::from_millis(5)).await;
+        // (Another type, so that it stays there until the operation takes it.)
+        while Receiver::<u16>::from_end(&end).err() != Some(EndError::Gone) {
+            tokio::task::yield_now().await;
+        }
         assert_eq!(Receiver::<u8>::from_end(&end).err(), Some(EndError::Gone));
         drop(tx);
         waiting.await?;

@@ -24,7 +24,8 @@
 //! - `heap`: words, objects and the collector; `value`, `print`: values from and to data and text; `data`:
 //!   values outside of a machine, and of Rust;
 //! - `num`: the numeric tower;
-//! - `proc`: processes, which of them runs, and time; `interrupt`: ends that another thread asks for;
+//! - `proc`: processes, which of them runs, time, and what they ask of channels; `interrupt`: ends that
+//!   another thread asks for;
 //! - `scheme`, `engine`: machines for embedders;
 //! - `vm`: the machine, its loop and its primitives;
 //! - `wire`: values to and from bytes;

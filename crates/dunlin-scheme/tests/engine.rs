@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use dunlin_scheme::{Engine, Error, Host, Request, Step, Value};
+use dunlin_scheme::{Branch, End, EndKind, Engine, Error, Host, Operation, Outcome, Request, Step, Value};
 
 /// Notes which processes can run, and has a time that is set.
 #[derive(Clone, Default)]
@@ -156,4 +156,43 @@ fn process_past_a_limit_ends_and_others_go_on() {
     assert!(engine.start("test", "(").is_err());
     let fails = engine.start("test", "(define ok 1) (if)").unwrap();
     assert!(matches!(run(&mut engine, fails), Step::Ended(Err(failure)) if matches!(failure.error, Error::Syntax(_))));
+}
+
+#[test]
+fn process_waits_for_the_outcome_of_an_operation_and_not_for_messages() {
+    let (mut engine, notes) = engine();
+    let end = End::new(EndKind::Receiver, false, Arc::new(()));
+    engine.define("in", &Value::End(end.clone())).unwrap();
+    let text = "(guard (e (#t (list 'raised e))) (list (channel-receive in 5 'late) (?)))";
+    let start = |engine: &mut Engine| {
+        let process = engine.start("test", text).unwrap();
+        let step = run(engine, process);
+        (process, step)
+    };
+    let (process, step) = start(&mut engine);
+    let branches = vec![Branch::Receive(end.clone())];
+    let operation = Operation::Choice { branches, is_fair: false, skips: false };
+    assert_eq!(step, Step::Operating(operation.clone(), Some(5_000_000)));
+    engine.send(process, &Value::Integer(1)).unwrap();
+    assert_eq!(notes.take(), []);
+    // Withdrawn for no reason: it asks anew.
+    assert_eq!(engine.complete(process, Outcome::Withdrawn), None);
+    assert_eq!(run(&mut engine, process), Step::Operating(operation.clone(), Some(5_000_000)));
+    // Done, although its time has come and an exit waits.
+    notes.0.lock().unwrap().1 = 5_000_000;
+    engine.raise(process, Some(&symbol("cold")), "");
+    assert_eq!(notes.take(), [process]);
+    engine.complete(process, Outcome::Done(0, Value::Integer(7)));
+    assert_eq!(run(&mut engine, process), Step::Ended(Ok(Value::List(vec![symbol("raised"), symbol("cold")]))));
+    assert!(engine.take_released_ends().contains(&end));
+    // Late, and killed: the outcome comes back.
+    engine.define("in", &Value::End(end)).unwrap();
+    let (process, step) = start(&mut engine);
+    assert_eq!(step, Step::Operating(operation, Some(10_000_000)));
+    notes.0.lock().unwrap().1 = 10_000_000;
+    engine.complete(process, Outcome::Withdrawn);
+    assert_eq!(run(&mut engine, process), Step::Waiting(None));
+    engine.kill(process);
+    let outcome = Outcome::Done(0, Value::Integer(7));
+    assert_eq!(engine.complete(process, outcome.clone()), Some(outcome));
 }

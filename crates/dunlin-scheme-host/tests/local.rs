@@ -1,0 +1,78 @@
+//! Channels of a machine without tasks.
+
+use dunlin_scheme::{Error, Scheme, Value};
+use dunlin_scheme_host::{ChannelEnd, LocalChannels};
+
+fn machine() -> Scheme {
+    let mut scheme = Scheme::new();
+    scheme.set_channels(LocalChannels::default());
+    scheme
+}
+
+const CHANNEL: &str = "(define-values (out in) (make-channel)) (define other (channel-share in))";
+
+#[test]
+fn interrupted_operation_is_withdrawn() {
+    let mut scheme = machine();
+    let interrupter = scheme.interrupter();
+    scheme.set_console(move |_| interrupter.interrupt());
+    scheme.eval("test", CHANNEL).unwrap();
+    scheme.eval("test", "(spawn (lambda () (sleep 100000)))").unwrap();
+    assert_eq!(scheme.eval("test", "(display 1) (channel-receive other)"), Err(Error::Interrupted));
+    // Nothing receives, and the main process begins anew.
+    assert_eq!(scheme.eval("test", "(channel-send out 1 .01 'not-taken)").unwrap(), "not-taken");
+    // An end that was to be sent is back.
+    scheme.eval("test", "(define-values (line-out line-in) (make-channel))").unwrap();
+    assert_eq!(scheme.eval("test", "(display 1) (channel-send line-out out)"), Err(Error::Interrupted));
+    let text = "(spawn (let ((out out)) (lambda () (channel-send out 2)))) (channel-receive other 5)";
+    assert_eq!(scheme.eval("test", text).unwrap(), "2");
+}
+
+#[test]
+fn operation_that_waits_when_it_is_interrupted_is_withdrawn() {
+    let mut scheme = machine();
+    let interrupter = scheme.interrupter();
+    scheme.set_console(move |_| interrupter.interrupt());
+    scheme.eval("test", CHANNEL).unwrap();
+    scheme.eval("test", "(define-values (line-out line-in) (make-channel))").unwrap();
+    let text = "(spawn (lambda () (sleep .01) (display 1) (sleep 100000))) (channel-send line-out out)";
+    assert_eq!(scheme.eval("test", text), Err(Error::Interrupted));
+    let text = "(spawn (let ((out out)) (lambda () (channel-send out 2))))
+        (list (channel-receive other 5 'late) (channel-receive line-in 0 'empty))";
+    assert_eq!(scheme.eval("test", text).unwrap(), "(2 empty)");
+}
+
+#[test]
+fn operation_that_fuel_ends_is_withdrawn() {
+    let mut scheme = machine();
+    scheme.eval("test", CHANNEL).unwrap();
+    let text = "(define-values (line-out line-in) (make-channel))
+        (define (forever) (forever))
+        (define sender (spawn (lambda () (channel-send line-out out) 'sent)))
+        (forever)";
+    for fuel in (0..400).step_by(7) {
+        scheme.set_fuel(fuel);
+        assert_eq!(scheme.eval("test", text), Err(Error::OutOfFuel), "{fuel}");
+        scheme.set_fuel(1_000_000);
+        // Where the sender had begun, it goes on.
+        scheme.eval("test", "(kill sender)").unwrap_or_default();
+        scheme.eval("test", "(define-values (out in) (make-channel))").unwrap();
+    }
+}
+
+#[test]
+fn end_of_rust_is_an_end_of_the_machine() {
+    let mut scheme = machine();
+    let (tx, rx) = dunlin::channel::<(u8, String)>();
+    scheme.define("out", &Value::End(tx.into_end())).unwrap();
+    scheme.define("in", &Value::End(rx.into_end())).unwrap();
+    let text = "(spawn (lambda () (channel-send out '(7 \"krill\")))) (channel-receive in)";
+    assert_eq!(scheme.eval("test", text).unwrap(), "(7 \"krill\")");
+}
+
+#[test]
+fn processes_that_wait_for_each_other_are_a_deadlock() {
+    let text =
+        format!("{CHANNEL} (define main (self)) (spawn (lambda () (channel-receive in))) (channel-receive other)");
+    assert_eq!(machine().eval("test", &text), Err(Error::Deadlock));
+}
