@@ -108,3 +108,19 @@ fn invalid_text_drops_its_entry() {
     let ran = repl(b"1\n(a\n\xff)\n2\n");
     assert_eq!((ran.code, &*ran.out, &*ran.err), (Some(0), "1\n2\n", "error: (entry 2):2: the text is not UTF-8\n"));
 }
+
+#[test]
+fn channels_carry_values_from_one_entry_to_the_next() {
+    let ran = repl(
+        b"(define-values (out in) (make-channel))\n(spawn (lambda () (channel-send out 'krill)))\n(channel-receive in)\n",
+    );
+    assert!(ran.out.ends_with("krill\n") && ran.err.is_empty(), "{} {}", ran.out, ran.err);
+}
+
+#[test]
+fn error_begins_a_line_after_open_output() {
+    let ran = repl(b"(display \"open\") (car 1)\n");
+    assert_eq!((&*ran.out, ran.err.is_empty()), ("open\n", false));
+    let ran = repl(b"(define child (spawn (lambda () (car 7))))\n(display \"open\") (sleep .01)\n");
+    assert_eq!((&*ran.out, ran.err.is_empty()), ("open\n", false));
+}

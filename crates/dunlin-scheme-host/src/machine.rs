@@ -164,6 +164,11 @@ impl Shared {
         self.dropped.load(Ordering::Relaxed)
     }
 
+    /// How many processes have not ended.
+    pub(crate) fn processes(&self) -> usize {
+        lock(&self.state).tasks.len()
+    }
+
     pub(crate) fn set_console(&self, console: Console) {
         *lock(&self.console) = console;
     }

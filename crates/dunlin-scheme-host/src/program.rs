@@ -164,6 +164,7 @@ impl Program {
 
 impl std::fmt::Debug for Program {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Program").field("dropped", &self.dropped()).finish_non_exhaustive()
+        let mut program = f.debug_struct("Program");
+        program.field("processes", &self.shared.processes()).field("dropped", &self.dropped()).finish_non_exhaustive()
     }
 }

@@ -122,6 +122,26 @@ fn exit_of_rust_is_raised_where_the_process_waits_next() -> Result {
 }
 
 #[test]
+fn exit_comes_before_a_message_that_arrived_after_it() -> Result {
+    as_process(async {
+        let program = program("(define (count n) (if (> n 0) (count (- n 1))))").await?;
+        let rust = spawn(pending::<()>());
+        program.define("rust", &program.pid(rust.pid()))?;
+        let (linked, mut has_linked) = mailbox::<ProcessNumber>();
+        program.define("linked", &program.address(linked))?;
+        // Both arrive while it counts, or while it waits.
+        let text = "(inbound-link rust) (! linked (self)) (count 3000000) (guard (e (#t (list 'exit e))) (?))";
+        let process = program.spawn("test", text)?;
+        let number = has_linked.recv().await?;
+        rust.pid().kill();
+        let _ = rust.await;
+        program.send(number, &symbol("message"))?;
+        assert_eq!(process.await?.to_string(), "(exit killed)");
+        Ok(())
+    })
+}
+
+#[test]
 fn exit_of_scheme_reaches_a_process_of_rust_that_scheme_links() -> Result {
     block_on(async {
         let program = program("").await?;
@@ -254,6 +274,36 @@ async fn timers_follow_the_clock_of_the_runtime() -> Result {
     let took = began.elapsed();
     assert!(took >= Duration::from_secs(5400) && took < Duration::from_secs(5401), "{took:?}");
     Ok(())
+}
+
+#[test]
+fn program_forgets_processes_that_have_ended() -> Result {
+    block_on(async {
+        let program = Program::new();
+        program.spawn("test", "(define child (spawn (lambda () (?)))) (kill child)")?.await?;
+        drop(program.body("test", "1")?);
+        assert!(program.spawn("test", "(raise 1)")?.await.is_err());
+        let waiting = program.spawn("test", "(?)")?;
+        // The child's task ends by itself.
+        while !format!("{program:?}").contains("processes: 1,") {
+            tokio::task::yield_now().await;
+        }
+        waiting.pid().kill();
+        let _ = waiting.await;
+        assert!(format!("{program:?}").contains("processes: 0,"), "{program:?}");
+        Ok(())
+    })
+}
+
+#[test]
+fn process_of_rust_is_one_pid_in_scheme() -> Result {
+    block_on(async {
+        let program = Program::new();
+        let (one, two) = (spawn(pending::<()>()), spawn(pending::<()>()));
+        assert_eq!(program.pid(one.pid()), program.pid(one.pid()));
+        assert_ne!(program.pid(one.pid()), program.pid(two.pid()));
+        Ok(())
+    })
 }
 
 #[test]

@@ -86,6 +86,8 @@ fn any_data_can_be_a_part_of_a_type() {
     let text = shown(question);
     let expected = r##"((from . #<process 7>) (tag . #<tag 8>) (any #<unspecified> #f -1 1/3 1.5 #\c "s" s #u8(0 255) #(v) (a b . c) #<process 3> #<tag 4> ()))"##;
     assert_eq!(text, expected);
+    let dotted = Value::Improper(vec![Value::Integer(1), symbol("b")], Box::new(Value::Integer(2)));
+    assert_eq!(shown(BTreeMap::from([("a".to_owned(), dotted)])), r#"(("a" 1 b . 2))"#);
 }
 
 #[test]
@@ -110,6 +112,14 @@ fn data_of_another_shape_are_an_error_that_shows_both() {
     assert!(error::<Shape>(vec![Value::Symbol("nothing".into())]).contains("nothing is a symbol, no list"));
     assert!(error::<Shape>(Value::Symbol("one".into())).contains("one is a list with more than its name"));
     assert!(error::<Shape>(Value::Symbol("none".into())).contains("unknown variant `none`"));
+}
+
+#[test]
+fn text_of_a_value_is_read_as_the_same_value() {
+    let value =
+        Value::List(vec![Value::String("a\"b\\c".into()), Value::Char('x'), Value::Real(0.5), Value::Bytes(vec![7])]);
+    let mut scheme = Scheme::new();
+    assert_eq!(scheme.eval_value("test", &format!("'{value}")), Ok(value));
 }
 
 #[test]
@@ -148,13 +158,21 @@ fn values_that_are_no_data_are_errors() {
     assert_eq!(error("'#0=(1 . #0#)"), ValueError::TooLarge);
     assert_eq!(error("(vector->list (make-vector 2000000 1))"), ValueError::TooLarge);
     assert_eq!(error("(make-string 10000000 #\\a)"), ValueError::TooLarge);
+    assert_eq!(error("(string->symbol (make-string 10000000 #\\a))"), ValueError::TooLarge);
+    assert_eq!(error("(make-bytevector 10000000 1)"), ValueError::TooLarge);
     assert_eq!(error("(expt 7 100000)"), ValueError::TooLarge);
     assert_eq!(error("(let loop ((n 0) (l '())) (if (= n 1000) l (loop (+ n 1) (list l))))"), ValueError::TooDeep);
     let doubled = "(let loop ((n 0) (l '())) (if (= n 60) l (loop (+ n 1) (cons l l))))";
     assert!(matches!(error(doubled), ValueError::TooLarge | ValueError::TooDeep));
     let deep = (0..1000).fold(Value::Integer(1), |inner, _| Value::Vector(vec![inner]));
-    let wrong =
-        [deep, Value::Process(1 << 55), Value::Tag(u64::MAX), Value::Exact("1.5".into()), Value::Exact("x".into())];
+    let wrong = [
+        deep,
+        Value::Process(1 << 55),
+        Value::Tag(u64::MAX),
+        Value::Exact("1.5".into()),
+        Value::Exact("x".into()),
+        Value::Exact("7".repeat(100_000)),
+    ];
     for value in wrong {
         assert!(matches!(scheme.define("x", &value), Err(Error::Value(_))), "{value:?}");
     }

@@ -617,3 +617,24 @@ fn an_interrupt_from_another_thread_ends_a_wait_for_a_timer() {
     assert_eq!(scheme.eval("test", "(display 1) (sleep 100000)"), Err(Error::Interrupted));
     interrupting.join().unwrap();
 }
+
+#[test]
+fn an_interrupt_without_an_evaluation_does_nothing() {
+    let mut scheme = Scheme::new();
+    scheme.interrupter().interrupt();
+    let text = "(define (count n) (if (= n 0) 'done (count (- n 1)))) (count 100000)";
+    assert_eq!(scheme.eval("test", text).unwrap(), "done");
+}
+
+#[test]
+fn an_interrupt_while_another_process_runs_leaves_it_running() {
+    let mut scheme = Scheme::new();
+    let interrupter = scheme.interrupter();
+    scheme.set_console(move |_| interrupter.interrupt());
+    scheme.eval("test", "(define (chatter n) (display n) (chatter (+ n 1))) (spawn (lambda () (chatter 0)))").unwrap();
+    assert_eq!(scheme.eval("test", "(sleep 100000)"), Err(Error::Interrupted));
+    let (tell, told) = std::sync::mpsc::channel();
+    scheme.set_console(move |text| tell.send(text.to_owned()).unwrap());
+    scheme.eval("test", "(sleep .05)").unwrap();
+    assert!(told.try_recv().is_ok(), "it prints");
+}
