@@ -2,6 +2,10 @@
 #![cfg(all(feature = "net", feature = "macros"))]
 
 use std::collections::HashSet;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
 
 use dunlin::node::{Limit, NameError, NodeEvent};
 use dunlin::prelude::*;
@@ -64,6 +68,40 @@ async fn address_in_a_message_answers_to_its_mailbox() {
     address.send(Msg::Total(asker)).unwrap();
     assert_eq!(answer.recv().await.unwrap(), 55);
     adding.await.unwrap().unwrap();
+}
+
+/// Uses the node when it is woken, as the waker of another executor may.
+struct Uses(Node, dunlin::Address<u64>);
+
+impl Wake for Uses {
+    fn wake(self: Arc<Self>) {
+        self.1.send(self.0.records().homes as u64).unwrap();
+    }
+}
+
+#[dunlin::test]
+async fn wakers_run_where_the_node_is_not_locked() {
+    let (here, there) = pair("wakers").await;
+    let (woken, mut wakes) = mailbox();
+    let mut receiver = here.mailbox::<u8>("one").await.unwrap();
+    let address = there.address::<u8>("one").await.unwrap();
+    {
+        let waker = Waker::from(Arc::new(Uses(here.clone(), woken.clone())));
+        let mut recv = pin!(receiver.recv());
+        assert!(recv.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        address.send(1).unwrap();
+        wakes.recv().await.unwrap();
+        assert_eq!(recv.await.unwrap(), 1);
+    }
+    // Room, and the end of the mailbox.
+    let waker = Waker::from(Arc::new(Uses(there.clone(), woken)));
+    while address.send(2).is_ok() {}
+    let mut offer = pin!(address.offer(3));
+    assert!(offer.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    receiver.recv().await.unwrap();
+    wakes.recv().await.unwrap();
+    drop(receiver);
+    let _ = offer.await;
 }
 
 /// An address goes over a channel to a third node, which reaches the mailbox; at home it is the mailbox's

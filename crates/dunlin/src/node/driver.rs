@@ -214,7 +214,10 @@ impl Driver {
                 state.machine.relayed_over(node).into_iter().for_each(|peer| state.carried_by(peer));
                 match &how {
                     ConnectionState::Lost(_) => state.tell_lost(node),
-                    ConnectionState::Down(why) => state.mailboxes.lost(node, why),
+                    ConnectionState::Down(why) => {
+                        let woken = state.mailboxes.lost(node, why);
+                        self.deliver(state, woken.into_iter().map(Delivery::Woken), quick);
+                    }
                     _ => {}
                 }
                 self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Connection(node, how)));
@@ -231,7 +234,10 @@ impl Driver {
             Action::Read(from, channel, read) => {
                 message::serve(from, channel, read, &mut Locked { driver: self, state, now });
             }
-            Action::Post(heard) => self.hear_post(state, heard),
+            Action::Post(heard) => {
+                let woken = self.hear_post(state, heard);
+                self.deliver(state, woken.into_iter().map(Delivery::Woken), quick);
+            }
             Action::Signal(heard) => self.hear_signal(state, now, heard),
             Action::Unrelayed(node) => {
                 let source = state.machine.source_of(node);

@@ -9,11 +9,11 @@
 //! Messages are decoded by their receiver. Until then, a [`Receipt`] stands for what the message takes here.
 
 use std::cell::RefCell;
+use std::collections::btree_map::IntoValues;
 use std::sync::{Arc, Mutex, Weak};
 use std::task::Waker;
 
 use bytes::Bytes;
-use dunlin_core::__rt::wake_all;
 use dunlin_proto::id::{Incarnation, Life, MailboxId, NodeId};
 use dunlin_proto::wire::{Declaration, Expected, Face, limits};
 use dunlin_proto::{Down, NotPosted, PostHears, difference};
@@ -145,13 +145,11 @@ impl Remote {
         drop(own);
     }
 
-    fn change(&self, change: impl FnOnce(&mut RemoteState)) {
-        let woken: Vec<Waker> = {
-            let mut state = lock(&self.state);
-            change(&mut state);
-            std::mem::take(&mut state.waiting).into_values().collect()
-        };
-        wake_all(woken);
+    /// Returns the wakers of the operations that look again.
+    fn change(&self, change: impl FnOnce(&mut RemoteState)) -> IntoValues<u64, Waker> {
+        let mut state = lock(&self.state);
+        change(&mut state);
+        std::mem::take(&mut state.waiting).into_values()
     }
 }
 
@@ -183,15 +181,14 @@ impl Mailboxes {
         self.there.range(first..=last).filter_map(|(_, remote)| remote.upgrade())
     }
 
-    /// The life of the connection with that node is over: what was in transit is lost.
-    pub(super) fn lost(&mut self, node: NodeId, why: &Down) {
+    /// The life of the connection with that node is over: what was in transit is lost. Returns what is to be
+    /// woken.
+    #[must_use]
+    pub(super) fn lost(&mut self, node: NodeId, why: &Down) -> Vec<Waker> {
         let is_over = matches!(why, Down::Left | Down::Restarted | Down::Died(_));
         let [first, last] = [0, u64::MAX].map(|number| (node, MailboxId { number, bits: number }));
-        for (_, remote) in self.there.range(first..=last) {
-            if let Some(remote) = remote.upgrade() {
-                remote.change(|state| state.is_closed |= is_over);
-            }
-        }
+        let remotes = self.there.range(first..=last).filter_map(|(_, remote)| remote.upgrade());
+        remotes.flat_map(|remote| remote.change(|state| state.is_closed |= is_over)).collect()
     }
 }
 
@@ -366,16 +363,17 @@ impl Driver {
         state.machine.close_mailbox(number);
     }
 
-    /// What the machine reports of mailboxes.
-    pub(super) fn hear_post(self: &Arc<Self>, state: &mut State, heard: PostHears) {
+    /// What the machine reports of mailboxes. Returns what is to be woken.
+    #[must_use]
+    pub(super) fn hear_post(self: &Arc<Self>, state: &mut State, heard: PostHears) -> Vec<Waker> {
         match heard {
             PostHears::Message(from, number, message) => {
                 let (node, bytes) = (Arc::downgrade(self), message.len() as u64);
                 let receipt = Receipt { node, mailbox: number, from, bytes };
                 // (If the mailbox is closed by now, the drop of the receipt reports that.)
-                let Some(inbox) = state.mailboxes.here.get(&number).cloned() else { return };
+                let Some(inbox) = state.mailboxes.here.get(&number).cloned() else { return Vec::new() };
                 let delivered = inbox.clone().deliver(message, receipt);
-                inbox.wake();
+                let woken = inbox.receiver();
                 state.garbage.extend(delivered.dropped);
                 if delivered.was_full {
                     let now = self.lately();
@@ -386,24 +384,24 @@ impl Driver {
                         }
                     });
                 }
+                woken.into_iter().collect()
             }
             PostHears::Room(node, number) => {
-                state.mailboxes.known(node, number).for_each(|remote| remote.change(|_| {}));
+                state.mailboxes.known(node, number).flat_map(|remote| remote.change(|_| {})).collect()
             }
             PostHears::Closed(node, number) => {
-                for remote in state.mailboxes.known(node, number) {
-                    remote.change(|state| state.is_closed = true);
-                }
+                let close = |remote: Arc<Remote>| remote.change(|state| state.is_closed = true);
+                state.mailboxes.known(node, number).flat_map(close).collect()
             }
             PostHears::Mismatch(node, number, schema) => {
-                for remote in state.mailboxes.known(node, number) {
-                    let schema = schema.clone();
+                let refuse = |remote: Arc<Remote>| {
                     remote.change(|state| {
-                        let why = mismatch(&state.schema, schema);
+                        let why = mismatch(&state.schema, schema.clone());
                         state.mismatch =
                             Some(why.map_or_else(|| "the mailbox's node cannot read them".into(), Arc::from));
-                    });
-                }
+                    })
+                };
+                state.mailboxes.known(node, number).flat_map(refuse).collect()
             }
         }
     }

@@ -41,6 +41,7 @@ impl Delivery {
 
     fn deliver(self) {
         match self {
+            Self::Woken(waker) => waker.wake(),
             Self::Replied(caller, Replied::Value(reply)) => caller.hear(reply),
             Self::Replied(Caller { inlet, .. }, Replied::Lost) => inlet.down(),
             Self::Replied(caller, Replied::None | Replied::Comes(_)) => drop(caller),
@@ -355,10 +356,15 @@ impl Driver {
     }
 
     /// Delivers with the works that run next, or as soon as nothing is locked.
-    pub(super) fn deliver(&self, state: &mut State, delivery: Option<Delivery>, quick: Option<&mut Vec<QuickJob>>) {
+    pub(super) fn deliver(
+        &self,
+        state: &mut State,
+        deliveries: impl IntoIterator<Item = Delivery>,
+        quick: Option<&mut Vec<QuickJob>>,
+    ) {
         match quick {
-            Some(jobs) => jobs.extend(delivery.map(QuickJob::deliver)),
-            None => state.replies.due.extend(delivery),
+            Some(jobs) => jobs.extend(deliveries.into_iter().map(QuickJob::deliver)),
+            None => state.replies.due.extend(deliveries),
         }
     }
 

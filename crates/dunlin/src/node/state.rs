@@ -135,8 +135,10 @@ pub(super) struct Caller {
     pub(super) from: NodeId,
 }
 
-/// Something for the holder of a slot.
+/// Something for the holder of a slot, or for a task: users' code may run.
 pub(super) enum Delivery {
+    /// A task waits for what has arrived.
+    Woken(Waker),
     Replied(Caller, Replied),
     /// The caller of a place that is held here is gone.
     Unwanted(Arc<Held>),
@@ -461,8 +463,8 @@ pub(crate) trait Inbox: Any + Send + Sync {
     /// Takes a message from another node.
     fn deliver(self: Arc<Self>, message: Bytes, receipt: Receipt) -> Delivered;
 
-    /// Wakes the receiver.
-    fn wake(&self);
+    /// The waker of the receiver, if it waits.
+    fn receiver(&self) -> Option<Waker>;
 }
 
 /// The result of a delivery.

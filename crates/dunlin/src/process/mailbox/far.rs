@@ -8,6 +8,7 @@ use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::task::Waker;
 
 use bytes::Bytes;
 use dunlin_core::Portable;
@@ -34,8 +35,8 @@ impl<M: Portable> Inbox for Shared<M> {
         Delivered { was_full, dropped: dropped.map(|entry| Box::new(entry) as Box<dyn Send>) }
     }
 
-    fn wake(&self) {
-        self.wake_receiver();
+    fn receiver(&self) -> Option<Waker> {
+        self.take_receiver()
     }
 }
 

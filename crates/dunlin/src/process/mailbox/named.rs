@@ -27,15 +27,17 @@ impl Node {
     /// If it is dropped while it is awaited, the declaration is withdrawn.
     ///
     /// # Examples
-    /// ``` use dunlin::prelude::*;
+    /// ```
+    /// use dunlin::prelude::*;
     /// # dunlin::block_on(async {
     /// # let names = "memory:mailbox-example";
-    /// let here = Node::builder().app("tides").names(names).listen("memory:").join().await?; let there =
-    /// Node::builder().app("tides").names(names).listen("memory:").join().await?;
+    /// let here = Node::builder().app("tides").names(names).listen("memory:").join().await?;
+    /// let there = Node::builder().app("tides").names(names).listen("memory:").join().await?;
     ///
-    /// let mut mailbox = here.mailbox::<String>("log").await?; let address =
-    /// there.address::<String>("log").await?; address.send("high water".to_owned())?; // Ok: the connection
-    /// has it assert_eq!(mailbox.recv().await?, "high water");
+    /// let mut mailbox = here.mailbox::<String>("log").await?;
+    /// let address = there.address::<String>("log").await?;
+    /// address.send("high water".to_owned())?; // Ok: the connection has it
+    /// assert_eq!(mailbox.recv().await?, "high water");
     /// # there.leave().await?;
     /// # here.leave().await
     /// # }).unwrap();

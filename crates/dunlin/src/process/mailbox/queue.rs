@@ -323,9 +323,8 @@ impl<M> Shared<M> {
     }
 
     #[cfg(feature = "net")]
-    pub(super) fn wake_receiver(&self) {
-        let receiver = lock(&self.inbox).receiver.take();
-        receiver.into_iter().for_each(Waker::wake);
+    pub(super) fn take_receiver(&self) -> Option<Waker> {
+        lock(&self.inbox).receiver.take()
     }
 
     /// The random bits with which other nodes know the mailbox.
