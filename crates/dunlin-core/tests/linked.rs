@@ -1,11 +1,12 @@
 //! The halves of a channel over a link, one word at a time: events during encoding and decoding, and that
 //! only the ends drop a value.
 
+mod polls;
 mod way;
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
@@ -17,6 +18,7 @@ use dunlin_core::{
     Admit, Buffering, Choice, Operation, Overflow, Policy, Portable, Receiver, RecvError, SendError, Sender, Why,
     channel, channel_with, fifo, overwrite_oldest, rendezvous, send_to_any,
 };
+use polls::{poll, ready};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use way::Way;
@@ -123,16 +125,6 @@ impl<'de> Deserialize<'de> for Own {
         let own = Self { number, padding: padding.len() };
         if number == 13 { Err(D::Error::custom("13 cannot be read")) } else { Ok(own) }
     }
-}
-
-fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
-    future.poll(&mut Context::from_waker(Waker::noop()))
-}
-
-#[track_caller]
-fn ready<F: Future>(future: Pin<&mut F>) -> F::Output {
-    let Poll::Ready(output) = poll(future) else { panic!("it waits") };
-    output
 }
 
 #[test]

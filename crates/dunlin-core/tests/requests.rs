@@ -2,23 +2,25 @@
 //! Each place has one owner at any time, also when the request is given back, or not taken once it has been
 //! decoded.
 
+mod halves;
+mod polls;
+
 use std::cell::RefCell;
-use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::sync::Mutex;
+use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 use dunlin_core::__rt::{Answer, reply};
-use dunlin_core::agent::{Event, Inlet, Outlet};
-use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet, CarriedEnd, EndKind, Format, Inbox, Outbox, Returned, Sealed};
-use dunlin_core::remote::{Link, ReadPlaces, Request, SentPlaces, Terms, Word};
-use dunlin_core::{Choice, Policy, Portable, Receiver, Reply, SendError, Sender, Why, channel, channel_with};
+use dunlin_core::agent::Event;
+use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet, CarriedEnd, EndKind, Inbox, Outbox, Returned, Sealed};
+use dunlin_core::remote::{Link, ReadPlaces, Request, SentPlaces, Word};
+use dunlin_core::{Choice, Receiver, Reply, SendError, Why, channel};
 use dunlin_core::{fifo, rendezvous};
+use halves::{receiving, sending};
+use polls::{cx, poll, ready};
 use serde::{Deserialize, Deserializer, Serialize};
-
-const TERMS: Terms = Terms { format: Format::Cbor, value_max: 1 << 20, is_message: true };
 
 /// What a half has told its link.
 #[derive(Debug)]
@@ -109,35 +111,6 @@ impl Link for Desk {
     }
 }
 
-fn sending<T: Portable>() -> (Sender<T>, AnyOutlet, Arc<Desk>) {
-    let (tx, far) = channel();
-    let (outlet, desk) = (AnyOutlet::from(Outlet::new(far)), Arc::new(Desk::default()));
-    assert!(outlet.link(TERMS, desk.clone()), "nothing is open");
-    (tx, outlet, desk)
-}
-
-fn receiving<T: Portable>(policy: impl Into<Policy>) -> (Receiver<T>, AnyInlet, Arc<Desk>) {
-    let (near, rx) = channel_with(policy);
-    let (inlet, desk) = (AnyInlet::from(Inlet::new(near)), Arc::new(Desk::default()));
-    inlet.credits();
-    assert!(inlet.link(TERMS, desk.clone()), "nothing is open");
-    (rx, inlet, desk)
-}
-
-fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
-    future.poll(&mut cx())
-}
-
-#[track_caller]
-fn ready<F: Future>(future: Pin<&mut F>) -> F::Output {
-    let Poll::Ready(output) = poll(future) else { panic!("it waits") };
-    output
-}
-
-fn cx() -> Context<'static> {
-    Context::from_waker(Waker::noop())
-}
-
 type Ask = (Slow, Reply<u32>);
 
 thread_local! {
@@ -163,7 +136,7 @@ fn message(places: u8, body: &[u8]) -> Bytes {
 
 /// A request as it was sent.
 fn sent(number: u8) -> (Bytes, Answer<u32>) {
-    let (mut tx, _outlet, desk) = sending::<Ask>();
+    let (mut tx, _outlet, desk) = sending::<Ask, Desk>();
     let (place, answer) = reply();
     let mut send = pin!(tx.send((Slow(number), place)));
     assert!(poll(send.as_mut()).is_pending());
@@ -182,8 +155,8 @@ fn hand_over(places: Sealed) -> AnyInlet {
 
 #[test]
 fn a_request_and_its_reply_need_no_agent_of_their_channel() {
-    let (mut tx, outlet, desk) = sending::<Ask>();
-    let (mut rx, inlet, there) = receiving::<Ask>(rendezvous());
+    let (mut tx, outlet, desk) = sending::<Ask, Desk>();
+    let (mut rx, inlet, there) = receiving::<Ask, Desk>(rendezvous());
     for number in 1..4 {
         let (place, mut answer) = reply();
         let mut send = pin!(tx.send((Slow(number), place)));
@@ -213,7 +186,7 @@ fn a_request_and_its_reply_need_no_agent_of_their_channel() {
 
 #[test]
 fn a_value_without_places_goes_beside_requests() {
-    let (mut tx, outlet, desk) = sending::<(u8, Option<Reply<u32>>)>();
+    let (mut tx, outlet, desk) = sending::<(u8, Option<Reply<u32>>), Desk>();
     for place in [Some(reply().0), None] {
         let is_request = place.is_some();
         let mut send = pin!(tx.send((1, place)));
@@ -233,7 +206,7 @@ fn a_value_without_places_goes_beside_requests() {
 
 #[test]
 fn a_request_that_is_given_back_has_its_places() {
-    let (mut tx, outlet, desk) = sending::<Ask>();
+    let (mut tx, outlet, desk) = sending::<Ask, Desk>();
     let (place, answer) = reply();
     let mut send = Box::pin(tx.send((Slow(1), place)));
     assert!(poll(send.as_mut()).is_pending());
@@ -248,7 +221,7 @@ fn a_request_that_is_given_back_has_its_places() {
 
 #[test]
 fn other_ends_go_to_the_agent() {
-    let (mut tx, mut outlet, desk) = sending::<(Reply<u32>, Receiver<u8>)>();
+    let (mut tx, mut outlet, desk) = sending::<(Reply<u32>, Receiver<u8>), Desk>();
     let mut send = pin!(tx.send((reply().0, channel().1)));
     assert!(poll(send.as_mut()).is_pending());
     assert!(outlet.take_over().is_some_and(|open| open.offers.is_empty()));
@@ -258,7 +231,7 @@ fn other_ends_go_to_the_agent() {
 
 #[test]
 fn choices_and_extended_receives_take_requests() {
-    let (mut rx, inlet, there) = receiving::<Ask>(rendezvous());
+    let (mut rx, inlet, there) = receiving::<Ask, Desk>(rendezvous());
     let (_open, mut never) = channel::<u8>();
     let (request, _answer) = sent(1);
     inlet.hear(Word::Request { ticket: 5, value: request }).unwrap();
@@ -280,7 +253,7 @@ fn choices_and_extended_receives_take_requests() {
 /// A send is given up while its request is decoded.
 #[test]
 fn a_request_withdrawn_while_it_is_decoded_leaves_its_places() {
-    let (mut rx, inlet, there) = receiving::<Ask>(rendezvous());
+    let (mut rx, inlet, there) = receiving::<Ask, Desk>(rendezvous());
     let inlet = Rc::new(inlet);
     let (request, _answer) = sent(1);
     inlet.hear(Word::Request { ticket: 5, value: request }).unwrap();
@@ -304,7 +277,7 @@ fn a_request_withdrawn_while_it_is_decoded_leaves_its_places() {
 /// The agent resumes while a request is decoded, and decodes it again.
 #[test]
 fn a_request_decoded_for_an_earlier_link_leaves_its_places() {
-    let (mut rx, inlet, there) = receiving::<Ask>(rendezvous());
+    let (mut rx, inlet, there) = receiving::<Ask, Desk>(rendezvous());
     let inlet = Rc::new(inlet);
     let (request, _answer) = sent(1);
     inlet.hear(Word::Request { ticket: 5, value: request.clone() }).unwrap();
@@ -319,7 +292,7 @@ fn a_request_decoded_for_an_earlier_link_leaves_its_places() {
 #[test]
 fn a_request_that_cannot_be_decoded_goes_to_the_agent() {
     for value in [message(1, &[0, 0x61]), message(2, &[0])] {
-        let (mut rx, inlet, there) = receiving::<Ask>(rendezvous());
+        let (mut rx, inlet, there) = receiving::<Ask, Desk>(rendezvous());
         inlet.hear(Word::Request { ticket: 5, value: value.clone() }).unwrap();
         assert!(poll(pin!(rx.recv())).is_pending());
         assert_eq!(inlet.take_returned(), Some(vec![Returned::Offer(5, value)]));
@@ -330,7 +303,7 @@ fn a_request_that_cannot_be_decoded_goes_to_the_agent() {
 /// A value enters a buffer unread, but its places belong to a receiver.
 #[test]
 fn a_buffer_takes_no_request() {
-    let (_rx, inlet, there) = receiving::<Ask>(fifo(1));
+    let (_rx, inlet, there) = receiving::<Ask, Desk>(fifo(1));
     there.take();
     let (request, _answer) = sent(1);
     let word = Word::Request { ticket: 5, value: request };
@@ -350,12 +323,12 @@ impl<'de> Deserialize<'de> for Ignored {
 /// The reader of a message need not read every place in it.
 #[test]
 fn an_unread_place_has_no_slot() {
-    let (mut tx, _outlet, desk) = sending::<Ask>();
+    let (mut tx, _outlet, desk) = sending::<Ask, Desk>();
     let mut send = pin!(tx.send((Slow(1), reply().0)));
     assert!(poll(send.as_mut()).is_pending());
     let said = desk.take();
     let [Said::Request(_, body, _)] = &said[..] else { panic!("{said:?}") };
-    let (mut rx, inlet, there) = receiving::<(Slow, Ignored)>(rendezvous());
+    let (mut rx, inlet, there) = receiving::<(Slow, Ignored), Desk>(rendezvous());
     inlet.hear(Word::Request { ticket: 5, value: message(1, body) }).unwrap();
     assert!(ready(pin!(rx.recv())).is_ok());
     let said = there.take();

@@ -1,11 +1,13 @@
 //! Agents that stand by while values go over a link, one word at a time. When an agent resumes, it owns all
 //! open state, and none of it is lost or duplicated.
 
+mod halves;
+mod polls;
 mod way;
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,12 +15,11 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::Bytes;
 use dunlin_core::agent::{Event, FromReceiver, Inlet, Outlet, Reserved};
-use dunlin_core::carrier::{AnyInlet, AnyOutlet, Format, Returned, Value};
-use dunlin_core::remote::{Link, Terms, Word};
-use dunlin_core::{
-    Choice, Policy, Portable, Receiver, Sender, Why, channel, channel_with, drop_newest, fifo, overwrite_oldest,
-    rendezvous,
-};
+use dunlin_core::carrier::{AnyInlet, AnyOutlet, Returned, Value};
+use dunlin_core::remote::{Link, Word};
+use dunlin_core::{Choice, Why, channel, channel_with, drop_newest, fifo, overwrite_oldest, rendezvous};
+use halves::{TERMS, receiving, sending};
+use polls::{cx, poll, ready};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use way::Way;
 
@@ -30,37 +31,6 @@ fn one(way: &Way) -> Word {
     words.remove(0)
 }
 
-const TERMS: Terms = Terms { format: Format::Cbor, value_max: 1 << 20, is_message: true };
-
-fn sending<T: Portable>() -> (Sender<T>, AnyOutlet, Arc<Way>) {
-    let (tx, far) = channel();
-    let (outlet, way) = (AnyOutlet::from(Outlet::new(far)), Arc::new(Way::default()));
-    assert!(outlet.link(TERMS, way.clone()), "nothing is open");
-    (tx, outlet, way)
-}
-
-fn receiving<T: Portable>(policy: impl Into<Policy>) -> (Receiver<T>, AnyInlet, Arc<Way>) {
-    let (near, rx) = channel_with(policy);
-    let (inlet, way) = (AnyInlet::from(Inlet::new(near)), Arc::new(Way::default()));
-    inlet.credits();
-    assert!(inlet.link(TERMS, way.clone()), "nothing is open");
-    (rx, inlet, way)
-}
-
-fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
-    future.poll(&mut cx())
-}
-
-#[track_caller]
-fn ready<F: Future>(future: Pin<&mut F>) -> F::Output {
-    let Poll::Ready(output) = poll(future) else { panic!("it waits") };
-    output
-}
-
-fn cx() -> Context<'static> {
-    Context::from_waker(Waker::noop())
-}
-
 /// A value encoded as a node's message: no ends, and the number.
 fn message(number: u8) -> Bytes {
     Bytes::copy_from_slice(&[0, number])
@@ -68,8 +38,8 @@ fn message(number: u8) -> Bytes {
 
 #[test]
 fn values_use_the_link_while_agents_stand_by() {
-    let (mut tx, mut outlet, forth) = sending::<u8>();
-    let (mut rx, mut inlet, back) = receiving(rendezvous());
+    let (mut tx, mut outlet, forth) = sending::<u8, Way>();
+    let (mut rx, mut inlet, back) = receiving::<_, Way>(rendezvous());
     for number in 1..4 {
         let mut send = pin!(tx.send(number));
         assert!(poll(send.as_mut()).is_pending());
@@ -87,7 +57,7 @@ fn values_use_the_link_while_agents_stand_by() {
 /// The offer is sent, and its home answers the agent.
 #[test]
 fn resumed_agent_settles_an_offer_in_flight() {
-    let (mut tx, mut outlet, forth) = sending::<u8>();
+    let (mut tx, mut outlet, forth) = sending::<u8, Way>();
     let mut send = pin!(tx.send(7));
     assert!(poll(send.as_mut()).is_pending());
     let Word::Offer { ticket, .. } = one(&forth) else { panic!("it is offered") };
@@ -109,7 +79,7 @@ fn resumed_agent_settles_an_offer_in_flight() {
 /// An agent offers a value that has arrived at a home under the same number.
 #[test]
 fn resumed_agent_offers_arrived_value_under_its_ticket() {
-    let (mut rx, mut inlet, back) = receiving::<u8>(rendezvous());
+    let (mut rx, mut inlet, back) = receiving::<u8, Way>(rendezvous());
     inlet.hear(Word::Offer { ticket: 5, value: message(1) }).unwrap();
     assert!(inlet.take_returned().is_none(), "the agent stands by");
     let count = Arc::new(Count::default());
@@ -129,7 +99,7 @@ fn resumed_agent_offers_arrived_value_under_its_ticket() {
 /// A value that has arrived for a choice's offer goes to the agent; the offer stands.
 #[test]
 fn resumed_agent_takes_over_a_grant() {
-    let (mut rx, inlet, back) = receiving::<u8>(rendezvous());
+    let (mut rx, inlet, back) = receiving::<u8, Way>(rendezvous());
     let (_other, mut never) = channel::<u8>();
     inlet.hear(Word::OfferChoice { ticket: 5, choice: 9 }).unwrap();
     let choice = Choice::fair().on(rx.recv(), Ok).on(never.recv(), Err);
@@ -148,7 +118,7 @@ fn resumed_agent_takes_over_a_grant() {
 /// The agent retries a request for a choice's offer that arrived before its value was encoded.
 #[test]
 fn resumed_agent_retries_a_request() {
-    let (mut tx, mut outlet, forth) = sending::<Large>();
+    let (mut tx, mut outlet, forth) = sending::<Large, Way>();
     let ((mut other, _never), mut slot) = (channel::<Large>(), Some(Large(4000)));
     let mut other_slot = Some(Large(1));
     let choice = Choice::fair().on(tx.send_from(&mut slot), Ok).on(other.send_from(&mut other_slot), Err);
@@ -168,7 +138,7 @@ fn resumed_agent_retries_a_request() {
 /// A choice's value that has been sent differs from a firm offer's: its home may return it.
 #[test]
 fn resumed_agent_distinguishes_granted_value_from_firm_offer() {
-    let (mut tx, outlet, forth) = sending::<u8>();
+    let (mut tx, outlet, forth) = sending::<u8, Way>();
     let ((mut other, _never), mut slot, mut other_slot) = (channel::<u8>(), Some(4), Some(1));
     let choice = Choice::fair().on(tx.send_from(&mut slot), Ok).on(other.send_from(&mut other_slot), Err);
     let mut choice = pin!(choice.into_future());
@@ -224,7 +194,7 @@ impl<'de> Deserialize<'de> for Slow {
 /// the decoded value belongs to neither.
 #[test]
 fn value_decoded_for_an_earlier_link_is_not_received() {
-    let (mut rx, inlet, back) = receiving::<Slow>(rendezvous());
+    let (mut rx, inlet, back) = receiving::<Slow, Way>(rendezvous());
     let inlet = Rc::new(inlet);
     inlet.hear(Word::Offer { ticket: 5, value: message(1) }).unwrap();
     let (there, way) = (inlet.clone(), back.clone());
@@ -263,7 +233,7 @@ impl Wake for Count {
 
 #[test]
 fn unencodable_value_goes_to_the_agent() {
-    let (mut tx, mut outlet, forth) = sending::<Large>();
+    let (mut tx, mut outlet, forth) = sending::<Large, Way>();
     let count = Arc::new(Count::default());
     let waker = Waker::from(count.clone());
     assert!(outlet.stands_by(&Context::from_waker(&waker)));
@@ -277,7 +247,7 @@ fn unencodable_value_goes_to_the_agent() {
 
 #[test]
 fn undecodable_value_goes_to_the_agent() {
-    let (mut rx, inlet, back) = receiving::<u8>(rendezvous());
+    let (mut rx, inlet, back) = receiving::<u8, Way>(rendezvous());
     let bytes = Bytes::from_static(&[0, 0x61, b'x']);
     inlet.hear(Word::Offer { ticket: 5, value: bytes.clone() }).unwrap();
     assert!(poll(pin!(rx.recv())).is_pending());
@@ -288,14 +258,14 @@ fn undecodable_value_goes_to_the_agent() {
 /// Claims and handles need an agent from now on.
 #[test]
 fn operation_of_a_shared_end_resumes_the_agent() {
-    let (tx, outlet, way) = sending::<u8>();
+    let (tx, outlet, way) = sending::<u8, Way>();
     let shared = tx.share();
     let mut other = shared.clone();
     let mut send = pin!(other.send(1));
     assert!(poll(send.as_mut()).is_pending());
     assert!(outlet.take_over().is_some() && !outlet.link(TERMS, way.clone()));
 
-    let (rx, inlet, way) = receiving::<u8>(rendezvous());
+    let (rx, inlet, way) = receiving::<u8, Way>(rendezvous());
     let mut shared = rx.share();
     let mut recv = pin!(shared.recv());
     assert!(poll(recv.as_mut()).is_pending());
@@ -305,7 +275,7 @@ fn operation_of_a_shared_end_resumes_the_agent() {
 /// Values are buffered as bytes, and the receive that takes one decodes it.
 #[test]
 fn a_buffer_keeps_bytes_while_the_agent_stands_by() {
-    let (mut rx, mut inlet, back) = receiving::<Slow>(fifo(2));
+    let (mut rx, mut inlet, back) = receiving::<Slow, Way>(fifo(2));
     ON_READ.set(Some(Box::new(|| panic!("nothing is decoded before it is received"))));
     inlet.hear(Word::Sent { value: message(1) }).unwrap();
     inlet.hear(Word::Sent { value: message(2) }).unwrap();
@@ -323,7 +293,7 @@ fn a_buffer_keeps_bytes_while_the_agent_stands_by() {
 /// A buffered value does not keep the read buffer that it arrived in.
 #[test]
 fn buffered_value_keeps_only_its_own_bytes() {
-    let (mut rx, inlet, _) = receiving::<Vec<u8>>(fifo(2));
+    let (mut rx, inlet, _) = receiving::<Vec<u8>, Way>(fifo(2));
     let read = Bytes::from(vec![7; 1 << 20]);
     inlet.hear(Word::Sent { value: read.slice(..100_000) }).unwrap();
     assert!(read.is_unique());
@@ -366,7 +336,7 @@ fn link_counts_buffered_values() {
 /// The agent returns buffered values to their places as values, and no later value overtakes them.
 #[test]
 fn buffered_values_keep_their_order_when_agent_resumes() {
-    let (mut rx, mut inlet, back) = receiving::<u8>(fifo(2));
+    let (mut rx, mut inlet, back) = receiving::<u8, Way>(fifo(2));
     inlet.hear(Word::Sent { value: message(1) }).unwrap();
     inlet.hear(Word::Sent { value: message(2) }).unwrap();
     inlet.unlink();
@@ -385,7 +355,7 @@ fn buffered_values_keep_their_order_when_agent_resumes() {
 /// While the agent has buffered values, the channel has not ended, though the sender has ended it.
 #[test]
 fn channel_stays_open_while_the_agent_has_buffered_values() {
-    let (mut rx, inlet, _) = receiving::<u8>(fifo(2));
+    let (mut rx, inlet, _) = receiving::<u8, Way>(fifo(2));
     inlet.hear(Word::Sent { value: message(1) }).unwrap();
     inlet.unlink();
     inlet.retire();
@@ -397,7 +367,7 @@ fn channel_stays_open_while_the_agent_has_buffered_values() {
 /// A receive that waits for them is woken; a receiver that has poisoned the channel meanwhile gets nothing.
 #[test]
 fn returned_buffered_values_are_received_or_dropped() {
-    let (mut rx, inlet, _) = receiving::<u8>(fifo(2));
+    let (mut rx, inlet, _) = receiving::<u8, Way>(fifo(2));
     inlet.hear(Word::Sent { value: message(1) }).unwrap();
     inlet.unlink();
     let mut recv = pin!(rx.recv());
@@ -407,7 +377,7 @@ fn returned_buffered_values_are_received_or_dropped() {
     assert_eq!(count.0.load(Ordering::SeqCst), 1);
     assert_eq!(ready(recv), Ok(1));
 
-    let (rx, inlet, _) = receiving::<Living>(fifo(2));
+    let (rx, inlet, _) = receiving::<Living, Way>(fifo(2));
     inlet.hear(Word::Sent { value: message(1) }).unwrap();
     inlet.unlink();
     rx.poison("done");
@@ -440,7 +410,7 @@ impl Drop for Living {
 /// New values do not take the places of values that the agent has.
 #[test]
 fn new_value_does_not_overtake_values_held_by_the_agent() {
-    let (mut rx, inlet, _) = receiving::<u8>(drop_newest(1));
+    let (mut rx, inlet, _) = receiving::<u8, Way>(drop_newest(1));
     inlet.hear(Word::Offer { ticket: 1, value: message(1) }).unwrap();
     inlet.unlink();
     inlet.offer(2, inlet.shape().wrap(2u8).unwrap_or_else(|_| unreachable!("a u8")));
@@ -452,7 +422,7 @@ fn new_value_does_not_overtake_values_held_by_the_agent() {
 /// The agent reports a value that cannot be decoded.
 #[test]
 fn undecodable_buffered_value_goes_to_the_agent() {
-    let (mut rx, inlet, _) = receiving::<u8>(fifo(2));
+    let (mut rx, inlet, _) = receiving::<u8, Way>(fifo(2));
     inlet.hear(Word::Sent { value: Bytes::from_static(&[0, 0x61, b'x']) }).unwrap();
     inlet.hear(Word::Sent { value: message(2) }).unwrap();
     assert!(poll(pin!(rx.recv())).is_pending());
@@ -463,7 +433,7 @@ fn undecodable_buffered_value_goes_to_the_agent() {
 /// A policy that drops values drops bytes as well.
 #[test]
 fn an_overflow_policy_decides_over_bytes() {
-    let (mut rx, inlet, back) = receiving::<u8>(overwrite_oldest(2));
+    let (mut rx, inlet, back) = receiving::<u8, Way>(overwrite_oldest(2));
     for number in 1..=3 {
         inlet.hear(Word::Offer { ticket: number.into(), value: message(number) }).unwrap();
         assert_eq!(one(&back), Word::Taken { ticket: number.into() });
@@ -557,13 +527,13 @@ fn agent_with_open_operations_does_not_stand_by() {
 /// The agent reports the end of the channel as if it had not stood by.
 #[test]
 fn standby_agent_reports_channel_end() {
-    let (tx, mut outlet, forth) = sending::<u8>();
+    let (tx, mut outlet, forth) = sending::<u8, Way>();
     drop(tx);
     assert!(!outlet.stands_by(&cx()));
     assert!(matches!(outlet.poll(&mut cx()), Poll::Ready(Event::Gone)));
     assert!(forth.take().is_empty());
 
-    let (rx, mut inlet, back) = receiving::<u8>(rendezvous());
+    let (rx, mut inlet, back) = receiving::<u8, Way>(rendezvous());
     rx.retire();
     assert!(!inlet.stands_by(&cx()));
     assert!(matches!(inlet.poll(&mut cx()), Poll::Ready(FromReceiver::Retired)));
