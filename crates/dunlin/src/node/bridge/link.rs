@@ -83,9 +83,7 @@ pub(in crate::node) struct MachineLink {
     bridge: Arc<EndWaker>,
     /// Offers whose values the machine has not taken, since another request had come meanwhile: they must be
     /// notified that they are no longer reserved.
-    refused: Mutex<Vec<Ticket>>,
-    /// There may be some.
-    has_refused: AtomicBool,
+    refused: Open<()>,
     /// An open offer cannot go over a link: the agent must resume.
     is_stuck: AtomicBool,
     /// The places for replies in requests that are open, at the sending half.
@@ -116,8 +114,7 @@ impl MachineLink {
             from,
             waker,
             bridge,
-            refused: Mutex::default(),
-            has_refused: AtomicBool::new(false),
+            refused: Open::default(),
             is_stuck: AtomicBool::new(false),
             asked: Open::default(),
             taking: Open::default(),
@@ -136,13 +133,7 @@ impl MachineLink {
 
     /// The next offer that is no longer reserved.
     pub(super) fn next_refused(&self) -> Option<Ticket> {
-        if !self.has_refused.load(Ordering::Acquire) {
-            return None;
-        }
-        let mut refused = lock(&self.refused);
-        let next = refused.pop();
-        self.has_refused.store(!refused.is_empty(), Ordering::Release);
-        next
+        self.refused.take_if(|_| true).map(|(ticket, ())| ticket)
     }
 }
 
@@ -166,12 +157,16 @@ impl<T> Open<T> {
     }
 
     fn take(&self, ticket: Ticket) -> Option<T> {
+        self.take_if(|other| other == ticket).map(|(_, taken)| taken)
+    }
+
+    fn take_if(&self, is_wanted: impl Fn(Ticket) -> bool) -> Option<(Ticket, T)> {
         if !self.is_used.load(Ordering::Acquire) {
             return None;
         }
         let mut kept = lock(&self.kept);
-        let index = kept.iter().position(|(other, _)| *other == ticket)?;
-        let (_, taken) = kept.swap_remove(index);
+        let index = kept.iter().position(|(ticket, _)| is_wanted(*ticket))?;
+        let taken = kept.swap_remove(index);
         self.is_used.store(!kept.is_empty(), Ordering::Release);
         Some(taken)
     }
@@ -185,8 +180,7 @@ pub(super) fn terms(encoding: Encoding, value_max: u64) -> Terms {
 impl MachineLink {
     /// The machine has not taken the value of this offer.
     fn refuse(&self, ticket: Ticket) {
-        lock(&self.refused).push(ticket);
-        self.has_refused.store(true, Ordering::Release);
+        self.refused.keep(ticket, ());
     }
 
     /// Whether an open offer waits for the agent to resume.
