@@ -1,12 +1,16 @@
 //! Pids, links, monitors, exits and kills between nodes.
 #![cfg(all(feature = "net", feature = "macros"))]
 
+#[path = "support/messages.rs"]
+mod messages;
+
 use dunlin::node::{Limit, NodeEvent};
 use dunlin::prelude::*;
 use dunlin::{
-    Down, ExitReason, PayloadError, Pid, Portable, exit, exit_with, exit_with_portable, link, mailbox, monitor,
-    monitor_into, unlink,
+    ExitReason, PayloadError, Pid, Portable, exit, exit_with, exit_with_portable, link, mailbox, monitor, monitor_into,
+    unlink,
 };
+use messages::Msg;
 use serde::{Deserialize, Serialize};
 
 /// Nodes of one application.
@@ -38,25 +42,6 @@ async fn idle(from: &Node, to: &Node, name: &str) -> (Process<()>, Pid) {
     let process = spawn(std::future::pending::<()>());
     let pid = hand_over(process.pid(), from, to, name).await;
     (process, pid)
-}
-
-#[derive(Debug)]
-enum Msg {
-    Number(u32),
-    Exit(Exit),
-    Down(Down),
-}
-
-impl From<Exit> for Msg {
-    fn from(exit: Exit) -> Self {
-        Self::Exit(exit)
-    }
-}
-
-impl From<Down> for Msg {
-    fn from(down: Down) -> Self {
-        Self::Down(down)
-    }
 }
 
 #[dunlin::test]
@@ -233,8 +218,8 @@ async fn monitor_into_a_mailbox_and_its_handle() {
     assert_eq!((down.monitor, down.exit.pid), (kept.id(), far));
     // The connection is in order, so nothing else comes.
     assert_eq!(monitor(far).await.reason, ExitReason::NoSuchProcess);
-    address.send(Msg::Number(1)).unwrap();
-    assert!(matches!(mailbox.recv().await.unwrap(), Msg::Number(1)));
+    address.send(Msg::Word(1)).unwrap();
+    assert!(matches!(mailbox.recv().await.unwrap(), Msg::Word(1)));
 }
 
 #[dunlin::test]
@@ -249,9 +234,14 @@ async fn node_that_leaves_is_told_at_once() {
     here.leave().await.unwrap();
     assert_eq!((&mut down).await.reason, ExitReason::NodeLeft);
     assert_eq!(linked.await.unwrap_err().reason, ExitReason::NodeLeft);
-    // Nobody tries to connect to it again.
+    // No node connects to it again.
     assert_eq!(monitor(far).await.reason, ExitReason::NodeLeft);
     assert!(!far.kill());
+    let asked = spawn(async move {
+        let own = Pid::current().unwrap();
+        [link(own, far), unlink(own, far), link(own, own)]
+    });
+    assert_eq!(asked.await.unwrap(), [Ok(false), Ok(false), Ok(true)], "the requests cannot be sent");
     drop(there);
 }
 

@@ -3,6 +3,8 @@
 mod exits;
 mod links;
 mod mailboxes;
+#[path = "../support/messages.rs"]
+mod messages;
 mod monitors;
 mod selective;
 
@@ -12,27 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use dunlin::prelude::*;
-use dunlin::{Down, ExitReason, Pid, waits};
-
-/// What the mailboxes of the tests carry.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Msg {
-    Word(u32),
-    Exit(Exit),
-    Down(Down),
-}
-
-impl From<Exit> for Msg {
-    fn from(exit: Exit) -> Self {
-        Self::Exit(exit)
-    }
-}
-
-impl From<Down> for Msg {
-    fn from(down: Down) -> Self {
-        Self::Down(down)
-    }
-}
+use dunlin::{ExitReason, Pid, waits};
+pub(crate) use messages::Msg;
 
 /// Runs a test in the process that it needs, with worker threads.
 pub(crate) fn in_process<T: Send + 'static>(test: impl Future<Output = T> + Send + 'static) -> T {
