@@ -107,6 +107,7 @@ impl Driver {
                     settled: Vec::new(),
                     flushes: Vec::new(),
                     unwritten: Losses::default(),
+                    due: Vec::new(),
                     garbage: Vec::new(),
                     clearing: 0,
                     resting: VecDeque::new(),
@@ -172,7 +173,7 @@ impl Driver {
             state.alarm = Some(at);
             self.bell.ring();
         }
-        if !state.garbage.is_empty() || !state.lines.is_empty() || state.has_due() {
+        if !state.garbage.is_empty() || !state.lines.is_empty() || !state.due.is_empty() {
             self.bell.ring();
         }
     }
@@ -216,29 +217,20 @@ impl Driver {
                     ConnectionState::Lost(_) => state.tell_lost(node),
                     ConnectionState::Down(why) => {
                         let woken = state.mailboxes.lost(node, why);
-                        self.deliver(state, woken.into_iter().map(Delivery::Woken), quick);
+                        self.deliver(woken.into_iter().map(Delivery::Woken), state, quick);
                     }
                     _ => {}
                 }
                 self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Connection(node, how)));
             }
             Action::Names(from, said) => self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Names(from, said))),
-            Action::Replied(channel, replied) => {
-                let delivery = self.replied(state, now, channel, replied);
-                self.deliver(state, delivery, quick);
-            }
-            Action::Unwanted(channel) => {
-                let delivery = self.unwanted(state, channel);
-                self.deliver(state, delivery, quick);
-            }
+            Action::Replied(channel, replied) => self.deliver(self.replied(state, now, channel, replied), state, quick),
+            Action::Unwanted(channel) => self.deliver(self.unwanted(state, channel), state, quick),
             Action::Read(from, channel, read) => {
                 message::serve(from, channel, read, &mut Locked { driver: self, state, now });
             }
-            Action::Post(heard) => {
-                let woken = self.hear_post(state, heard);
-                self.deliver(state, woken.into_iter().map(Delivery::Woken), quick);
-            }
-            Action::Signal(heard) => self.hear_signal(state, now, heard),
+            Action::Post(heard) => self.deliver(self.hear_post(state, heard), state, quick),
+            Action::Signal(heard) => self.deliver(self.hear_signal(state, now, heard), state, quick),
             Action::Unrelayed(node) => {
                 let source = state.machine.source_of(node);
                 self.with_hub(state, now, |hub, _| hub.refuse_relay(node, source));
@@ -564,9 +556,9 @@ impl Driver {
                 // What is looked at below needs no ring.
                 state.alarm = Some(Time(0));
                 state.clearing += usize::from(!state.garbage.is_empty());
-                let due = state.take_due();
-                let State { dials, applicants, garbage, lines, .. } = state;
-                (std::mem::take(dials), std::mem::take(applicants), std::mem::take(garbage), std::mem::take(lines), due)
+                let State { dials, applicants, garbage, lines, due, .. } = state;
+                let (dials, applicants) = (std::mem::take(dials), std::mem::take(applicants));
+                (dials, applicants, std::mem::take(garbage), std::mem::take(lines), std::mem::take(due))
             });
             let writes = !lines.is_empty();
             self.log.keep(lines);
@@ -692,15 +684,15 @@ impl Driver {
     /// Ends every socket, and what this node's ends wait for; the tasks of the node end with the sockets.
     pub(crate) fn close(self: &Arc<Self>) {
         self.closing.store(true, Ordering::Release);
-        let (stretched, hub, replies) = self.speak(|locked| {
-            let replies = locked.state.take_replies();
+        let (stretched, hub, replies, due) = self.speak(|locked| {
+            let (replies, due) = (locked.state.take_replies(), std::mem::take(&mut locked.state.due));
             let State { sockets, parting, .. } = locked.state;
             for (socket, entry) in sockets.iter() {
                 parting.insert(*socket, Closed::Over);
                 entry.bell.ring();
             }
             locked.state.flushes.clear();
-            (std::mem::take(&mut locked.state.stretched), locked.state.hub.take(), replies)
+            (std::mem::take(&mut locked.state.stretched), locked.state.hub.take(), replies, due)
         });
         let mut lines = self.speak(|locked| std::mem::take(&mut locked.state.lines));
         if let Some(hub) = hub {
@@ -709,6 +701,7 @@ impl Driver {
         self.log.keep(lines);
         self.end_all(stretched);
         replies.end();
+        due.into_iter().for_each(Delivery::run);
         self.log.write();
         self.bell.ring();
     }
@@ -722,7 +715,7 @@ impl Drop for Driver {
         let returned = std::mem::take(&mut state.returned);
         let hub = state.hub.take();
         let garbage = std::mem::take(&mut state.garbage);
-        let replies = state.take_replies();
+        let (replies, due) = (state.take_replies(), std::mem::take(&mut state.due));
         let watched = state.signals.take_all();
         drop(state);
         self.takes_no_more_signals(watched);
@@ -731,6 +724,7 @@ impl Drop for Driver {
         discard(hub);
         garbage.into_iter().for_each(discard);
         replies.end();
+        due.into_iter().for_each(Delivery::run);
     }
 }
 

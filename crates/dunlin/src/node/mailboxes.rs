@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::events::{Limit, NodeEvent};
 use super::id::Half;
 pub(crate) use super::state::{Delivered, Inbox, Receipt, Remote};
-use super::state::{Driver, Errand, Mailboxes, RemoteState, State};
+use super::state::{Delivery, Driver, Errand, Mailboxes, RemoteState, State};
 use crate::lock::lock;
 
 impl Receipt {
@@ -364,9 +364,9 @@ impl Driver {
     }
 
     /// What the machine reports of mailboxes. Returns what is to be woken.
-    #[must_use]
-    pub(super) fn hear_post(self: &Arc<Self>, state: &mut State, heard: PostHears) -> Vec<Waker> {
-        match heard {
+    #[must_use = "something waits to be woken"]
+    pub(super) fn hear_post(self: &Arc<Self>, state: &mut State, heard: PostHears) -> Vec<Delivery> {
+        let woken: Vec<Waker> = match heard {
             PostHears::Message(from, number, message) => {
                 let (node, bytes) = (Arc::downgrade(self), message.len() as u64);
                 let receipt = Receipt { node, mailbox: number, from, bytes };
@@ -403,7 +403,8 @@ impl Driver {
                 };
                 state.mailboxes.known(node, number).flat_map(refuse).collect()
             }
-        }
+        };
+        woken.into_iter().map(Delivery::Woken).collect()
     }
 }
 

@@ -42,6 +42,7 @@ impl Delivery {
     fn deliver(self) {
         match self {
             Self::Woken(waker) => waker.wake(),
+            Self::Later(later) => drop(later),
             Self::Replied(caller, Replied::Value(reply)) => caller.hear(reply),
             Self::Replied(Caller { inlet, .. }, Replied::Lost) => inlet.down(),
             Self::Replied(caller, Replied::None | Replied::Comes(_)) => drop(caller),
@@ -203,23 +204,14 @@ impl State {
         };
         self.by_core.insert(held.core, (channel, Which::Sender));
         if is_stirred {
-            self.replies.due.push(Delivery::Stirred(held.clone()));
+            self.due.push(Delivery::Stirred(held.clone()));
         }
         self.replies.held.insert(channel, held);
     }
 
     /// The message with this place was not received here.
     pub(super) fn drop_place(&mut self, held: Option<Arc<Held>>) {
-        self.replies.due.extend(held.map(Delivery::Unwanted));
-    }
-
-    /// The places for which something is to be delivered.
-    pub(super) fn take_due(&mut self) -> Vec<Delivery> {
-        std::mem::take(&mut self.replies.due)
-    }
-
-    pub(super) fn has_due(&self) -> bool {
-        !self.replies.due.is_empty()
+        self.due.extend(held.map(Delivery::Unwanted));
     }
 
     /// A request with this place goes to that node.
@@ -254,7 +246,7 @@ impl State {
 
 impl Replies {
     pub(super) fn len(&self) -> usize {
-        self.awaited.len() + self.held.len() + self.due.len()
+        self.awaited.len() + self.held.len()
     }
 
     /// The node ends. Nothing is locked.
@@ -265,7 +257,7 @@ impl Replies {
                 inlet.down();
             }
         }
-        self.held.into_values().map(Delivery::Unwanted).chain(self.due).for_each(Delivery::run);
+        self.held.into_values().map(Delivery::Unwanted).for_each(Delivery::run);
     }
 }
 
@@ -358,13 +350,13 @@ impl Driver {
     /// Delivers with the works that run next, or as soon as nothing is locked.
     pub(super) fn deliver(
         &self,
-        state: &mut State,
         deliveries: impl IntoIterator<Item = Delivery>,
+        state: &mut State,
         quick: Option<&mut Vec<QuickJob>>,
     ) {
         match quick {
             Some(jobs) => jobs.extend(deliveries.into_iter().map(QuickJob::deliver)),
-            None => state.replies.due.extend(deliveries),
+            None => state.due.extend(deliveries),
         }
     }
 

@@ -99,6 +99,8 @@ pub(crate) struct State {
     pub(super) flushes: Vec<Flush>,
     /// What could not be written after its send was complete.
     pub(super) unwritten: Losses,
+    /// To be delivered where nothing is locked.
+    pub(super) due: Vec<Delivery>,
     /// Values that are no longer needed, and may be users'. They are dropped where nothing is locked.
     pub(crate) garbage: Vec<Box<dyn Send>>,
     /// How many batches of garbage, and bridges that have ended, are being dropped.
@@ -114,8 +116,6 @@ pub(crate) struct State {
 pub(super) struct Replies {
     pub(super) awaited: IdMap<ChannelId, Awaited>,
     pub(super) held: IdMap<ChannelId, Arc<Held>>,
-    /// To be delivered where nothing is locked.
-    pub(super) due: Vec<Delivery>,
 }
 
 /// A reply to a call of this node, whose request has gone out.
@@ -139,6 +139,8 @@ pub(super) struct Caller {
 pub(super) enum Delivery {
     /// A task waits for what has arrived.
     Woken(Waker),
+    /// A signal has arrived. The drop wakes what waits for it.
+    Later(Box<dyn Send>),
     Replied(Caller, Replied),
     /// The caller of a place that is held here is gone.
     Unwanted(Arc<Held>),

@@ -42,7 +42,8 @@ fn current() -> Result<Arc<Core>, OutsideProcess> {
 ///
 /// Either may be a process of another node. If the connection with the node of `source` is lost for good,
 /// `target` gets [`ExitReason::NodeLost`]; if that node leaves, [`ExitReason::NodeLeft`]. If `target` is at
-/// another node, its node makes the link, a little later.
+/// another node, its node makes the link, a little later, and the result is as that of [`kill`](Pid::kill):
+/// `false` if the request cannot be sent. Otherwise it is `true`.
 ///
 /// A link in both directions is two links. A process may be linked to itself, and links may form a ring; each
 /// process ends once.
@@ -70,34 +71,35 @@ fn current() -> Result<Arc<Core>, OutsideProcess> {
 ///
 /// # Source
 /// Directed links: Termite (Germain, Feeley and Monnier, 2006); those of Erlang go both ways.
-pub fn link(source: Pid, target: Pid) -> Result<(), OutsideProcess> {
+pub fn link(source: Pid, target: Pid) -> Result<bool, OutsideProcess> {
     current()?;
     #[cfg(feature = "net")]
     if target.is_far() {
-        far::request::link(source, target);
+        return Ok(far::request::link(source, target));
     }
     if let Some(target) = Core::of(target) {
         target.link_from(source).wake();
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Ends the [link](link()) from `source` to `target`: from now on no exit of that link reaches `target`, not
 /// even one that has arrived and has not been received. Without such a link it has no effect. If `target` is
-/// at another node, that holds from when its node has the request.
+/// at another node, that holds from when its node has the request, and the result is as that of
+/// [`link`](link()).
 ///
 /// # Errors
 /// As of [`link`](link()).
-pub fn unlink(source: Pid, target: Pid) -> Result<(), OutsideProcess> {
+pub fn unlink(source: Pid, target: Pid) -> Result<bool, OutsideProcess> {
     current()?;
     #[cfg(feature = "net")]
     if target.is_far() {
-        far::request::unlink(source, target);
+        return Ok(far::request::unlink(source, target));
     }
     if let Some(target) = Core::of(target) {
         target.unlink_from(source);
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Starts a process that is linked with the calling one in both directions, from before its first step.
@@ -170,7 +172,7 @@ impl Pid {
     ///
     /// # Errors
     /// As of [`link`](link()).
-    pub fn link(self, target: Self) -> Result<(), OutsideProcess> {
+    pub fn link(self, target: Self) -> Result<bool, OutsideProcess> {
         link(self, target)
     }
 
@@ -178,7 +180,7 @@ impl Pid {
     ///
     /// # Errors
     /// As of [`link`](link()).
-    pub fn unlink(self, target: Self) -> Result<(), OutsideProcess> {
+    pub fn unlink(self, target: Self) -> Result<bool, OutsideProcess> {
         unlink(self, target)
     }
 

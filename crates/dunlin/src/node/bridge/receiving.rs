@@ -295,7 +295,7 @@ impl ReceivingBridge {
             if let Some(arriving) = arriving.take() {
                 arriving.forget(locked);
             }
-            locked.state.take_due()
+            std::mem::take(&mut locked.state.due)
         });
         // Its receiver may have replied already.
         due.into_iter().for_each(Delivery::run);

@@ -25,10 +25,10 @@ use dunlin_proto::wire::{Exit, Reason};
 use dunlin_proto::{NotSignalled, SignalHears};
 
 use super::mailboxes::current;
-use super::state::{Driver, Errand, State};
+use super::state::{Delivery, Driver, Errand, State};
 use crate::lock::lock;
 use table::Asked;
-pub(crate) use table::{Ended, Here, Later, Linking, Processes, Report, Told, Who};
+pub(crate) use table::{Ended, Here, Later, Linking, Processes, Report, Told, Where};
 
 /// The nodes of this program, by their numbers. A pid is `Copy`, so it cannot keep its node.
 static NODES: Mutex<BTreeMap<u64, Weak<Driver>>> = Mutex::new(BTreeMap::new());
@@ -57,33 +57,33 @@ impl Ended {
 }
 
 impl State {
-    fn id(&self, who: Here, bits: u64) -> ProcessId {
-        ProcessId { life: self.machine.me(), number: who.number, place: who.place, bits }
+    fn id(&self, process: Here, bits: u64) -> ProcessId {
+        ProcessId { life: self.machine.me(), number: process.number, place: process.place, bits }
     }
 
     /// How other nodes name a process without being able to send to it.
-    fn name_of(&self, who: Who) -> ProcessId {
-        match who {
-            Who::Here(here) => self.id(here, self.signals.name(here.number)),
-            Who::There(id) => id,
+    fn name_of(&self, process: Where) -> ProcessId {
+        match process {
+            Where::Here(here) => self.id(here, self.signals.name(here.number)),
+            Where::There(id) => id,
         }
     }
 
     /// How other nodes name a process that they may send to.
-    fn right_to(&self, who: Who) -> ProcessId {
-        match who {
-            Who::Here(here) => self.id(here, self.signals.right(here.number)),
-            Who::There(id) => id,
+    fn right_to(&self, process: Where) -> ProcessId {
+        match process {
+            Where::Here(here) => self.id(here, self.signals.right(here.number)),
+            Where::There(id) => id,
         }
     }
 
     /// A process that another node has named.
-    fn named(&self, id: ProcessId) -> Who {
+    fn named(&self, id: ProcessId) -> Where {
         let bits = [self.signals.name(id.number), self.signals.right(id.number)];
         if id.life == self.machine.me() && bits.contains(&id.bits) {
-            return Who::Here(Here { number: id.number, place: id.place });
+            return Where::Here(Here { number: id.number, place: id.place });
         }
-        Who::There(id)
+        Where::There(id)
     }
 
     /// A process of this node that another one may send to. `None`: it may not, or the pid is of an earlier
@@ -171,33 +171,30 @@ pub(crate) fn forget_link(via: u64, link: (u64, u64)) {
     }
 }
 
-/// Asks the node of `target` to link it. A request that cannot be sent has no effect: the target's node ends
-/// what it has of this one.
-pub(crate) fn link(via: u64, source: Who, target: ProcessId, processes: &'static dyn Processes) {
-    if let Some(driver) = node(via) {
-        driver.with(|state, now| {
-            state.signals.processes = Some(processes);
-            let source = state.right_to(source);
-            let _ = state.machine.link(now, source, target);
-        });
-    }
+/// Asks the node of `target` to link it. `false`: the request was not sent.
+pub(crate) fn link(via: u64, source: Where, target: ProcessId, processes: &'static dyn Processes) -> bool {
+    let Some(driver) = node(via) else { return false };
+    driver.with(|state, now| {
+        state.signals.processes = Some(processes);
+        let source = state.right_to(source);
+        state.machine.link(now, source, target).is_ok()
+    })
 }
 
-/// Asks the node of `target` to end that link.
-pub(crate) fn unlink(via: u64, source: Who, target: ProcessId) {
-    if let Some(driver) = node(via) {
-        driver.with(|state, now| {
-            let source = state.right_to(source);
-            let _ = state.machine.unlink(now, source, target);
-        });
-    }
+/// Asks the node of `target` to end that link. `false`: the request was not sent.
+pub(crate) fn unlink(via: u64, source: Where, target: ProcessId) -> bool {
+    let Some(driver) = node(via) else { return false };
+    driver.with(|state, now| {
+        let source = state.right_to(source);
+        state.machine.unlink(now, source, target).is_ok()
+    })
 }
 
 /// Sends an exit. `false`: it was not sent.
 pub(crate) fn exit(via: u64, to: ProcessId, from: Here, ended: Ended) -> bool {
     let Some(driver) = node(via) else { return false };
     driver.with(|state, now| {
-        let (from, exit) = (state.name_of(Who::Here(from)), state.written(ended));
+        let (from, exit) = (state.name_of(Where::Here(from)), state.written(ended));
         state.machine.exit(now, to, from, exit).is_ok()
     })
 }
@@ -206,30 +203,30 @@ pub(crate) fn exit(via: u64, to: ProcessId, from: Here, ended: Ended) -> bool {
 pub(crate) fn kill(via: u64, to: ProcessId, by: Here) -> bool {
     let Some(driver) = node(via) else { return false };
     driver.with(|state, now| {
-        let by = state.name_of(Who::Here(by));
+        let by = state.name_of(Where::Here(by));
         state.machine.kill(now, to, by).is_ok()
     })
 }
 
 /// How a message names a process of this program. `None`: no message is being encoded for a node.
-pub(crate) fn id_of(who: Here, processes: &'static dyn Processes) -> Option<ProcessId> {
+pub(crate) fn id_of(process: Here, processes: &'static dyn Processes) -> Option<ProcessId> {
     let (driver, _) = current()?;
     Some(driver.with(|state, _| {
         state.signals.processes = Some(processes);
-        state.right_to(Who::Here(who))
+        state.right_to(Where::Here(process))
     }))
 }
 
 /// The process that a message names, and the node of this program that the message has arrived at. `None`: no
 /// message is being decoded for a node.
-pub(crate) fn find(id: ProcessId) -> Option<(Who, u64)> {
+pub(crate) fn find(id: ProcessId) -> Option<(Where, u64)> {
     let (driver, _) = current()?;
     let is_own = |state: &mut State, _| id.life == state.machine.me() && id.bits == state.signals.right(id.number);
-    let who = match driver.with(is_own) {
-        true => Who::Here(Here { number: id.number, place: id.place }),
-        false => Who::There(id),
+    let found = match driver.with(is_own) {
+        true => Where::Here(Here { number: id.number, place: id.place }),
+        false => Where::There(id),
     };
-    Some((who, driver.number))
+    Some((found, driver.number))
 }
 
 /// Reports the end of a process of this program to the node that watches it.
@@ -267,8 +264,9 @@ impl Drop for ExitReceipt {
 }
 
 impl Driver {
-    /// What the machine reports of signals.
-    pub(super) fn hear_signal(self: &Arc<Self>, state: &mut State, now: Time, heard: SignalHears) {
+    /// What the machine reports of signals. Returns what is to be woken.
+    #[must_use = "something waits to be woken"]
+    pub(super) fn hear_signal(self: &Arc<Self>, state: &mut State, now: Time, heard: SignalHears) -> Option<Delivery> {
         let later = match heard {
             SignalHears::Watch(by, watch, of) => {
                 self.hear_watch(state, now, by, watch, of);
@@ -320,7 +318,7 @@ impl Driver {
                 to.zip(processes).and_then(|(to, processes)| processes.kill(self.number, to, state.named(from)))
             }
         };
-        state.garbage.extend(later);
+        later.map(Delivery::Later)
     }
 
     fn hear_watch(self: &Arc<Self>, state: &mut State, now: Time, by: Contact, watch: u64, of: ProcessId) {
@@ -352,11 +350,11 @@ impl Driver {
         target: ProcessId,
     ) -> Later {
         let (target, processes) = (state.permitted(now, by, target)?, state.signals.processes?);
-        let who = match source.life == state.machine.me() {
-            true => Who::Here(state.permitted(now, by, source)?),
-            false => Who::There(source),
+        let from = match source.life == state.machine.me() {
+            true => Where::Here(state.permitted(now, by, source)?),
+            false => Where::There(source),
         };
-        let (id, told) = match processes.link(self.number, who, target) {
+        let (id, told) = match processes.link(self.number, from, target) {
             Linking::Watch(id, told) => (id, told),
             Linking::Done(later) => return later,
         };

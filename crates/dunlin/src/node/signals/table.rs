@@ -17,9 +17,9 @@ pub(crate) struct Here {
     pub(crate) place: u32,
 }
 
-/// A process.
+/// Where a process is.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Who {
+pub(crate) enum Where {
     Here(Here),
     There(ProcessId),
 }
@@ -29,7 +29,7 @@ pub(crate) struct Ended {
     /// Without its origin.
     pub(crate) exit: Exit,
     /// The process where this began, if that is another one.
-    pub(crate) origin: Option<Who>,
+    pub(crate) origin: Option<Where>,
 }
 
 /// To be dropped where nothing is locked: that wakes what waits.
@@ -67,15 +67,15 @@ pub(crate) trait Processes: Sync {
     fn unwatch(&self, of: Here, watch: u64);
 
     /// Links `target`.
-    fn link(&self, via: u64, source: Who, target: Here) -> Linking;
+    fn link(&self, via: u64, source: Where, target: Here) -> Linking;
 
     /// Ends that link. `Some`: the target has had it, under this number.
-    fn unlink(&self, via: u64, source: Who, target: Here) -> Option<u64>;
+    fn unlink(&self, via: u64, source: Where, target: Here) -> Option<u64>;
 
     /// `held` is dropped when the exit has been received.
-    fn exit(&self, via: u64, to: Here, from: Who, ended: Ended, held: Arc<dyn Send + Sync>) -> Later;
+    fn exit(&self, via: u64, to: Here, from: Where, ended: Ended, held: Arc<dyn Send + Sync>) -> Later;
 
-    fn kill(&self, via: u64, to: Here, by: Who) -> Later;
+    fn kill(&self, via: u64, to: Here, by: Where) -> Later;
 }
 
 /// A process of another node that one of this program watches.

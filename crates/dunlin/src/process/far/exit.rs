@@ -8,16 +8,16 @@ use dunlin_proto::wire::{self, Reason};
 use super::super::exit::{Exit, ExitReason};
 use super::super::payload::Payload;
 use super::super::pid::Pid;
-use crate::node::signals::{Ended, Here, Who};
+use crate::node::signals::{Ended, Here, Where};
 
 pub(super) fn here(pid: Pid) -> Here {
     Here { number: pid.number(), place: pid.place() }
 }
 
-pub(super) fn who(pid: Pid) -> Who {
+pub(super) fn locate(pid: Pid) -> Where {
     match pid.id_there() {
-        Some((id, _)) => Who::There(id),
-        None => Who::Here(here(pid)),
+        Some((id, _)) => Where::There(id),
+        None => Where::Here(here(pid)),
     }
 }
 
@@ -26,10 +26,10 @@ pub(super) fn local(here: Here) -> Pid {
     Pid::of(here.place, waits::Pid::numbered(here.number))
 }
 
-pub(super) fn pid(via: u64, who: Who) -> Pid {
-    match who {
-        Who::Here(here) => local(here),
-        Who::There(id) => Pid::there(id, via),
+pub(super) fn pid(via: u64, process: Where) -> Pid {
+    match process {
+        Where::Here(here) => local(here),
+        Where::There(id) => Pid::there(id, via),
     }
 }
 
@@ -51,7 +51,7 @@ pub(super) fn to_node(exit: &Exit) -> Ended {
     let payload = exit.carried().map_or(wire::Payload::None, Payload::to_node);
     Ended {
         exit: wire::Exit { reason, text, name, origin: None, payload },
-        origin: (exit.origin() != exit.pid).then(|| who(exit.origin())),
+        origin: (exit.origin() != exit.pid).then(|| locate(exit.origin())),
     }
 }
 

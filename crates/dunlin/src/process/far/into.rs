@@ -9,7 +9,7 @@ use super::super::signal::{Effect, Link, Signal};
 use super::super::watch::{Roused, Watch};
 use super::exit::{from_node, local, pid, to_node};
 use super::out::told;
-use crate::node::signals::{Ended, Here, Later, Linking, Processes, Report, Who};
+use crate::node::signals::{Ended, Here, Later, Linking, Processes, Report, Where};
 
 pub(super) static HERE: Local = Local;
 
@@ -32,7 +32,7 @@ impl Processes for Local {
         }
     }
 
-    fn link(&self, via: u64, source: Who, target: Here) -> Linking {
+    fn link(&self, via: u64, source: Where, target: Here) -> Linking {
         let source = pid(via, source);
         let Some(target) = Core::of(local(target)) else { return Linking::Done(None) };
         if !source.is_far() {
@@ -44,7 +44,7 @@ impl Processes for Local {
         }
     }
 
-    fn unlink(&self, via: u64, source: Who, target: Here) -> Option<u64> {
+    fn unlink(&self, via: u64, source: Where, target: Here) -> Option<u64> {
         let (source, target) = (pid(via, source), Core::of(local(target))?);
         if !source.is_far() {
             target.unlink_from(source);
@@ -56,12 +56,12 @@ impl Processes for Local {
         }
     }
 
-    fn exit(&self, via: u64, to: Here, from: Who, ended: Ended, held: Arc<dyn Send + Sync>) -> Later {
+    fn exit(&self, via: u64, to: Here, from: Where, ended: Ended, held: Arc<dyn Send + Sync>) -> Later {
         let exit = from_node(pid(via, from), via, ended).holding(held);
         Core::of(local(to))?.send_quietly(Signal::Exit { exit, link: None }).later()
     }
 
-    fn kill(&self, via: u64, to: Here, by: Who) -> Later {
+    fn kill(&self, via: u64, to: Here, by: Where) -> Later {
         Core::of(local(to))?.send_quietly(Signal::Kill { by: pid(via, by) }).later()
     }
 }

@@ -1,5 +1,5 @@
 //! Watching a process of another node. It is at once a link whose source is there and a monitor: what differs
-//! is who gets the exit.
+//! is what gets the exit.
 
 use std::sync::Arc;
 

@@ -67,7 +67,7 @@ fn of_parts<E: de::Error>(parts: Parts) -> Result<Pid, E> {
     let id = ProcessId { life, number, place, bits };
     match signals::find(id) {
         Some(_) if life.node == NodeId(0) || incarnation == 0 => Err(E::custom("a pid has no node")),
-        Some((who, via)) => Ok(pid(via, who)),
+        Some((found, via)) => Ok(pid(via, found)),
         // The tracer of schemas reads a pid of zeros.
         None if life.node == NodeId(0) => Ok(Pid::there(id, u64::MAX)),
         None => Err(E::custom(OUTSIDE)),
