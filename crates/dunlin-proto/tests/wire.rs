@@ -99,7 +99,7 @@ proptest! {
 
     /// The same, but the bytes are the body of a frame: the decoder accepts more of them.
     #[test]
-    fn decoder_survives_any_body(kind in 0u8..0x7a, body in vec(prop_oneof![Just(0u8), 0u8..4, any::<u8>()], 0..120)) {
+    fn decoder_survives_any_body(kind in 0u8..0x80, body in vec(prop_oneof![Just(0u8), 0u8..4, any::<u8>()], 0..120)) {
         let mut bytes = vec![0];
         bytes.extend_from_slice(&raw(kind, &body));
         decoder::run(&bytes);
