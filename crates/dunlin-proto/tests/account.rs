@@ -123,7 +123,7 @@ impl World {
                 busy = true;
                 self.act(at, action);
             }
-            busy |= self.pair.write(at);
+            busy |= self.pair.write(at, 16 << 10);
         }
         busy |= self.pair.read();
         self.check();
@@ -707,11 +707,8 @@ fn pause_of_this_node_does_not_count_as_a_stalled_value() {
         assert!(world.step(), "the value is admitted");
     }
     world.pair.now += Config::new("account").grace.as_micros() as u64 * 2;
-    let mut heartbeat = BytesMut::new();
-    codec::encode(&Frame::Heartbeat, &mut heartbeat);
-    let (now, socket) = (world.pair.time(), world.pair.socket);
-    world.pair.machines[HOME].received(now, socket, heartbeat.freeze());
-    world.pair.machines[HOME].tick(now);
+    world.pair.forge(HOME, &[Frame::Heartbeat]);
+    world.pair.machines[HOME].tick(world.pair.time());
     world.settle();
     assert_eq!(world.channels[0].queue.len(), 1);
 }

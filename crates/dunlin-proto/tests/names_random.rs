@@ -2,6 +2,9 @@
 //! that can be joined is joined, and none twice. `DUNLIN_SEED=7` runs one seed and prints its events;
 //! `DUNLIN_SEEDS=100000` runs more.
 
+#[path = "support/random.rs"]
+mod random;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -11,23 +14,14 @@ use dunlin_proto::names::{Directory, DirectoryEvent, NameService, Registry, Regi
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, Expected, Face, Names};
 use dunlin_proto::{Down, Source};
+use random::Random;
 
 const NODES: usize = 5;
 const LEASE: Duration = Duration::from_secs(3);
 
-struct Random(u64);
-
 impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % n as u64) as usize
-    }
-
     fn pick<T: Clone>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())].clone()
+        from[self.below(from.len() as u64) as usize].clone()
     }
 }
 
@@ -421,14 +415,14 @@ impl World {
 
     fn step(&mut self) {
         self.now.0 += 1;
-        let n = self.random.below(NODES);
+        let n = self.random.below(NODES as u64) as usize;
         match self.random.below(100) {
             0..14 if self.nodes[n].alive => self.declare(n),
             14..22 if self.nodes[n].alive => self.undeclare(n),
             22..30 => self.learn(n),
             30..33 if self.nodes[n].alive && self.nodes[self.server].alive => self.cut(n, self.server),
             33 if self.nodes[n].alive => {
-                let other = self.random.below(NODES);
+                let other = self.random.below(NODES as u64) as usize;
                 if self.nodes[other].alive {
                     self.cut(n, other);
                 }

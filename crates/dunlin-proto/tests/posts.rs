@@ -8,10 +8,10 @@ mod pair;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use dunlin_proto::connection::State;
 use dunlin_proto::id::{ChannelId, Contact, MailboxId, NodeId};
-use dunlin_proto::wire::{Face, Frame, Post, Terms, codec, limits};
+use dunlin_proto::wire::{Face, Frame, Post, Terms, limits};
 use dunlin_proto::{Action, Config, Declined, Down, HomeHears, NotPosted, PostHears};
 use dunlin_schema::{Coding, Kind, Schema};
 use machines::{THERE, declared};
@@ -84,7 +84,7 @@ impl World {
                 busy = true;
                 self.act(at, action);
             }
-            busy |= self.pair.write(at);
+            busy |= self.pair.write(at, 16 << 10);
         }
         busy |= self.pair.read();
         busy
@@ -137,15 +137,10 @@ impl World {
         }
     }
 
-    /// Another node sends this frame in the sender's place.
+    /// Another node sends these frames in the sender's place.
     fn forge(&mut self, frames: &[Frame]) {
         self.settle();
-        let mut bytes = BytesMut::new();
-        for frame in frames {
-            let piece = codec::encode(frame, &mut bytes);
-            bytes.extend_from_slice(&piece.unwrap_or_default());
-        }
-        self.pair.machines[HOME].received(self.pair.time(), self.pair.socket, bytes.freeze());
+        self.pair.forge(HOME, frames);
         while let Some(action) = self.pair.machines[HOME].poll() {
             self.act(HOME, action);
         }

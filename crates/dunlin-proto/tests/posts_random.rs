@@ -8,6 +8,8 @@ mod machines;
 #[allow(dead_code, reason = "only a part of what tests of two machines share is needed")]
 #[path = "support/pair.rs"]
 mod pair;
+#[path = "support/random.rs"]
+mod random;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,24 +21,14 @@ use dunlin_proto::{Action, Config, PostHears, Replied};
 use dunlin_schema::{Coding, Kind, Schema};
 use machines::THERE;
 use pair::{HOME, Pair, SENDER};
+use random::Random;
 
 const PEER: NodeId = NodeId(1);
 /// How many steps a connection lasts, if no frame ends it.
 const STEPS: u64 = 100;
 
-/// Splitmix64.
-struct Random(u64);
-
 impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ z >> 31) % n
-    }
-
-    /// Mostly few bytes, sometimes `most`, or so many more.
+    /// Mostly few bytes, sometimes `most`, or `beyond` more.
     fn bytes(&mut self, most: usize, beyond: usize) -> Bytes {
         let length = match self.below(20) {
             0 => most + beyond,
@@ -148,7 +140,7 @@ impl World {
                 self.pair.dial(at, dial);
             }
         }
-        self.pair.write(at)
+        self.pair.write(at, 16 << 10)
     }
 
     /// What the peer sends; a byte of it may be another one.
@@ -281,7 +273,7 @@ fn any_posts_and_replies_end_in_a_reply_a_drop_or_a_violation() {
             world.end()
         }));
         match ended {
-            // What follows differs.
+            // The words behind these have numbers.
             Ok(why) => {
                 *ends.entry(why.split(' ').take(9).collect::<Vec<_>>().join(" ")).or_default() += 1;
             }

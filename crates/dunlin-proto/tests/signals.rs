@@ -1,22 +1,28 @@
 //! Signals between processes of two nodes: each watch is answered once, in order with messages, whatever
 //! happens to the connection. Two machines in memory.
 
-use std::collections::{BTreeMap, VecDeque};
+#[allow(dead_code, reason = "only a part of what tests of two machines share is needed")]
+#[path = "support/machines.rs"]
+mod machines;
+#[path = "support/pair.rs"]
+mod pair;
 
-use bytes::{Bytes, BytesMut};
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
 use dunlin_proto::connection::State;
-use dunlin_proto::id::{Contact, Incarnation, Life, MailboxId, NodeId, ProcessId, SocketId};
-use dunlin_proto::identity::StandIn;
-use dunlin_proto::time::Time;
-use dunlin_proto::wire::{Exit, Frame, Payload, Post, Reason, Signal, codec, limits};
-use dunlin_proto::{Action, Config, Declined, Down, Machine, NotSignalled, PostHears, SignalHears};
+use dunlin_proto::id::{Contact, Incarnation, Life, MailboxId, NodeId, ProcessId};
+use dunlin_proto::wire::{Exit, Frame, Payload, Post, Reason, Signal, limits};
+use dunlin_proto::{Action, Config, Declined, Down, NotSignalled, PostHears, SignalHears};
+use machines::THERE;
+use pair::Pair;
 use proptest::prelude::*;
 
 /// The node with the processes, which dials.
 const HOME: usize = 0;
 /// The node that watches them.
 const WATCHER: usize = 1;
-const NODES: [NodeId; 2] = [NodeId(1), NodeId(2)];
+const NODES: [NodeId; 2] = [NodeId(1), THERE];
 /// The mailbox of the watching node.
 const MAILBOX: MailboxId = MailboxId { number: 1, bits: 7 };
 const SECOND: u64 = 1_000_000;
@@ -38,10 +44,7 @@ enum Heard {
 }
 
 struct World {
-    now: u64,
-    machines: [Machine; 2],
-    pipes: [VecDeque<Bytes>; 2],
-    socket: SocketId,
+    pair: Pair,
     /// Dials fail.
     parted: bool,
     /// Which processes are alive, with the watches of each.
@@ -54,20 +57,12 @@ struct World {
 
 impl World {
     fn new(processes: u64) -> Self {
-        Self::with(processes, Config::new("signals"))
+        Self::with(processes, &Config::new("signals"))
     }
 
-    fn with(processes: u64, config: Config) -> Self {
-        let machine = |at: usize| {
-            let mut config = config.clone();
-            config.addresses = vec![format!("memory:{at}")];
-            StandIn::machine(config, Life { node: NODES[at], incarnation: Incarnation(1) }, 7)
-        };
+    fn with(processes: u64, config: &Config) -> Self {
         let mut world = Self {
-            now: SECOND,
-            machines: [machine(HOME), machine(WATCHER)],
-            pipes: Default::default(),
-            socket: SocketId(0),
+            pair: Pair::new(config),
             parted: false,
             alive: (1..=processes).map(|number| (number, Vec::new())).collect(),
             heard: Vec::new(),
@@ -75,31 +70,26 @@ impl World {
             declined: Vec::new(),
             downs: Vec::new(),
         };
-        world.machines[HOME].learn(NODES[WATCHER], &["memory:1".to_owned()]);
-        world.machines[WATCHER].open_mailbox(MAILBOX, Bytes::new(), u32::MAX);
+        world.pair.machines[WATCHER].open_mailbox(MAILBOX, Bytes::new(), u32::MAX);
         world.post(0);
         world.settle();
         world.heard.clear();
         world
     }
 
-    fn at(&self) -> Time {
-        Time(self.now)
-    }
-
     fn post(&mut self, number: u64) -> bool {
         let message = Bytes::copy_from_slice(&number.to_be_bytes());
-        self.machines[HOME].post(Time(self.now), NODES[WATCHER], MAILBOX, &Bytes::new(), message).is_ok()
+        self.pair.machines[HOME].post(self.pair.time(), NODES[WATCHER], MAILBOX, &Bytes::new(), message).is_ok()
     }
 
     fn watch(&mut self, number: u64) -> u64 {
-        self.machines[WATCHER].watch(Time(self.now), process(number)).unwrap()
+        self.pair.machines[WATCHER].watch(self.pair.time(), process(number)).unwrap()
     }
 
     /// The process ends.
     fn end(&mut self, number: u64) {
         for (watching, watch) in self.alive.remove(&number).unwrap_or_default() {
-            self.machines[HOME].down(watching, watch, exit("no krill"));
+            self.pair.machines[HOME].down(watching, watch, exit("no krill"));
         }
     }
 
@@ -110,47 +100,36 @@ impl World {
     fn step(&mut self) -> bool {
         let mut busy = false;
         for at in [HOME, WATCHER] {
-            while let Some(action) = self.machines[at].poll() {
+            while let Some(action) = self.pair.machines[at].poll() {
                 busy = true;
                 self.act(at, action);
             }
-            let mut out = Vec::new();
-            self.machines[at].fill(Time(self.now), self.socket, 300, &mut out);
-            busy |= !out.is_empty();
-            self.pipes[at].extend(out);
+            busy |= self.pair.write(at, 300);
         }
-        for at in [HOME, WATCHER] {
-            if let Some(bytes) = self.pipes[at].pop_front() {
-                busy = true;
-                self.machines[1 - at].received(Time(self.now), self.socket, bytes);
-            }
-        }
+        busy |= self.pair.read();
         busy
     }
 
     fn act(&mut self, at: usize, action: Action) {
-        let now = Time(self.now);
+        let now = self.pair.time();
         match action {
             Action::Dial(dial, _) if self.parted || at == WATCHER => {
-                self.machines[at].dial_failed(now, dial, "parted".to_owned());
+                self.pair.machines[at].dial_failed(now, dial, "parted".to_owned());
             }
-            Action::Dial(dial, _) => {
-                self.socket = SocketId(self.socket.0 + 1);
-                self.pipes = Default::default();
-                self.machines[1 - at].accepted(now, self.socket);
-                self.machines[at].dialled(now, dial, self.socket);
-            }
+            Action::Dial(dial, _) => self.pair.dial(at, dial),
             Action::Post(PostHears::Message(from, number, message)) => {
                 self.heard.push(Heard::Message(u64::from_be_bytes(message[..].try_into().unwrap())));
-                self.machines[at].post_received(number, from, message.len() as u64);
+                self.pair.machines[at].post_received(number, from, message.len() as u64);
             }
             Action::Signal(SignalHears::Watch(watching, watch, of)) if at == HOME => {
                 match self.alive.get_mut(&of.number) {
-                    Some(_) if of != process(of.number) => self.machines[HOME].signal_refused(now, watching.node, 1),
+                    Some(_) if of != process(of.number) => {
+                        self.pair.machines[HOME].signal_refused(now, watching.node, 1)
+                    }
                     Some(watches) => return watches.push((watching, watch)),
                     None => {}
                 }
-                self.machines[HOME].down(watching, watch, Exit::of(Reason::NoSuchProcess));
+                self.pair.machines[HOME].down(watching, watch, Exit::of(Reason::NoSuchProcess));
             }
             Action::Signal(SignalHears::Unwatch(_, watch)) if at == HOME => {
                 self.alive.values_mut().for_each(|watches| watches.retain(|(_, other)| *other != watch));
@@ -171,25 +150,14 @@ impl World {
 
     /// Carries out what the machine has reported so far, as its driver does before it calls it again.
     fn drain(&mut self, at: usize) {
-        while let Some(action) = self.machines[at].poll() {
+        while let Some(action) = self.pair.machines[at].poll() {
             self.act(at, action);
-        }
-    }
-
-    fn close(&mut self) {
-        let socket = self.socket;
-        self.pipes = Default::default();
-        for machine in &mut self.machines {
-            machine.closed(Time(self.now), socket);
         }
     }
 
     fn pass(&mut self, steps: u64, each: u64) {
         for _ in 0..steps {
-            self.now += each;
-            for machine in &mut self.machines {
-                machine.tick(Time(self.now));
-            }
+            self.pair.wait(each);
             for _ in 0..3 {
                 self.step();
             }
@@ -197,14 +165,14 @@ impl World {
     }
 
     fn cut(&mut self) {
-        self.close();
+        self.pair.cut();
         self.pass(20, SECOND / 10);
     }
 
-    /// The connection is lost for so long that both give it up; then the home dials again.
+    /// The connection is lost until both give it up; then the home dials again.
     fn lose(&mut self) {
         self.parted = true;
-        self.close();
+        self.pair.cut();
         self.pass(60, SECOND);
         self.parted = false;
         self.post(0);
@@ -215,12 +183,7 @@ impl World {
     /// Another node sends these in the watching node's place.
     fn forge(&mut self, frames: &[Frame]) {
         self.settle();
-        let mut bytes = BytesMut::new();
-        for frame in frames {
-            let piece = codec::encode(frame, &mut bytes);
-            bytes.extend_from_slice(&piece.unwrap_or_default());
-        }
-        self.machines[HOME].received(Time(self.now), self.socket, bytes.freeze());
+        self.pair.forge(HOME, frames);
         self.drain(HOME);
     }
 
@@ -284,7 +247,7 @@ proptest! {
                         let watch = watches.swap_remove(at);
                         world.drain(WATCHER);
                         dropped.push((watch, world.downs_of(watch).len()));
-                        world.machines[WATCHER].unwatch(world.at(), NODES[HOME], watch);
+                        world.pair.machines[WATCHER].unwatch(world.pair.time(), NODES[HOME], watch);
                     }
                 }
                 Event::Post => {
@@ -318,7 +281,7 @@ proptest! {
         for (watch, before) in dropped {
             prop_assert_eq!(world.downs_of(watch).len(), before, "after its end, watch {}", watch);
         }
-        prop_assert_eq!(world.machines[HOME].held_for(NODES[WATCHER]), 0);
+        prop_assert_eq!(world.pair.machines[HOME].held_for(NODES[WATCHER]), 0);
     }
 
     /// The end of a process comes behind all that it has sent before, over any cuts.
@@ -350,17 +313,17 @@ proptest! {
 #[test]
 fn link_exit_and_kill_arrive_in_order() {
     let mut world = World::new(1);
-    let (own, now) = (ProcessId { bits: 9, ..process(40) }, world.at());
+    let (own, now) = (ProcessId { bits: 9, ..process(40) }, world.pair.time());
     let payload = Payload::Value { schema: Bytes::from_static(b"s"), value: Bytes::from_static(b"v") };
     let said = Exit { payload, origin: Some(process(3)), name: "worker".to_owned(), ..exit("enough") };
-    let watcher = &mut world.machines[WATCHER];
+    let watcher = &mut world.pair.machines[WATCHER];
     watcher.link(now, own, process(1)).unwrap();
     watcher.exit(now, process(1), own, said.clone()).unwrap();
     watcher.unlink(now, own, process(1)).unwrap();
     watcher.kill(now, process(1), own).unwrap();
     world.settle();
     let by = NODES[WATCHER];
-    let contact = world.machines[HOME].contact(by);
+    let contact = world.pair.machines[HOME].contact(by);
     let (source, target, to) = (own, process(1), process(1));
     assert_eq!(
         world.signals,
@@ -371,9 +334,9 @@ fn link_exit_and_kill_arrive_in_order() {
             SignalHears::Kill { by, to, from: own },
         ]
     );
-    assert!(world.machines[HOME].held_for(by) >= said.bytes());
-    world.machines[HOME].exit_received(contact, said.bytes());
-    assert_eq!(world.machines[HOME].held_for(by), 0);
+    assert!(world.pair.machines[HOME].held_for(by) >= said.bytes());
+    world.pair.machines[HOME].exit_received(contact, said.bytes());
+    assert_eq!(world.pair.machines[HOME].held_for(by), 0);
 }
 
 /// The exits sent to a process that does not receive them are in the account of the connection.
@@ -381,30 +344,30 @@ fn link_exit_and_kill_arrive_in_order() {
 fn exits_that_are_not_received_are_bounded() {
     let mut config = Config::new("signals");
     (config.value_max, config.held_max) = (64 << 10, 4 << 20);
-    let mut world = World::with(1, config);
+    let mut world = World::with(1, &config);
     let mut sent = 0_u64;
     let said = exit(&"x".repeat(1000));
     for _ in 0..20_000 {
-        let now = world.at();
-        match world.machines[WATCHER].exit(now, process(1), process(9), said.clone()) {
+        let now = world.pair.time();
+        match world.pair.machines[WATCHER].exit(now, process(1), process(9), said.clone()) {
             Ok(()) => sent += 1,
             Err(why) => assert_eq!(why, NotSignalled::Full),
         }
         world.settle();
     }
-    let held = world.machines[HOME].held_for(NODES[WATCHER]);
+    let held = world.pair.machines[HOME].held_for(NODES[WATCHER]);
     assert!((1..4000).contains(&sent) && held <= 4 << 20, "{sent} exits, {held} bytes");
 }
 
 #[test]
 fn watch_beyond_the_limit_is_refused_at_the_watching_node() {
     let mut world = World::new(1);
-    let now = world.at();
+    let now = world.pair.time();
     for _ in 0..limits::WATCHES {
-        world.machines[WATCHER].watch(now, process(1)).unwrap();
+        world.pair.machines[WATCHER].watch(now, process(1)).unwrap();
         world.settle();
     }
-    assert_eq!(world.machines[WATCHER].watch(now, process(1)), Err(NotSignalled::Full));
+    assert_eq!(world.pair.machines[WATCHER].watch(now, process(1)), Err(NotSignalled::Full));
     world.settle();
     assert_eq!(world.violation(), None);
     world.end(1);
@@ -415,7 +378,7 @@ fn watch_beyond_the_limit_is_refused_at_the_watching_node() {
         assert!(world.heard.len() > before, "{before} of the watches were answered: {:?}", world.downs);
     }
     assert_eq!(world.downs, []);
-    assert!(world.machines[WATCHER].watch(now, process(1)).is_ok());
+    assert!(world.pair.machines[WATCHER].watch(now, process(1)).is_ok());
 }
 
 /// A node that asks for processes that do not exist, and reads no answers, has no room for more of them.
@@ -423,14 +386,10 @@ fn watch_beyond_the_limit_is_refused_at_the_watching_node() {
 fn unread_ends_of_processes_are_bounded() {
     let mut config = Config::new("signals");
     (config.value_max, config.held_max) = (64 << 10, 2 << 20);
-    let mut world = World::with(0, config);
+    let mut world = World::with(0, &config);
     let watch = |n: u64| Frame::Signal(Box::new(Signal::Watch { watch: 1000 + n, of: process(1) }));
     for n in 0..40_000 {
-        world.machines[HOME].received(world.at(), world.socket, {
-            let mut bytes = BytesMut::new();
-            codec::encode(&watch(n), &mut bytes);
-            bytes.freeze()
-        });
+        world.pair.forge(HOME, &[watch(n)]);
         world.drain(HOME);
     }
     assert_eq!(world.violation(), Some("the peer requests answers and does not read them"));
@@ -441,7 +400,7 @@ fn unread_ends_of_processes_are_bounded() {
 fn watch_without_room_is_refused_by_the_process_node() {
     let mut config = Config::new("signals");
     (config.value_max, config.held_max) = (64 << 10, 2 << 20);
-    let mut world = World::with(1, config);
+    let mut world = World::with(1, &config);
     let mut watch = || {
         let watch = world.watch(1);
         world.settle();
@@ -471,26 +430,26 @@ fn watch_at_a_node_that_has_left_is_refused() {
     let mut world = World::new(1);
     let watch = world.watch(1);
     world.settle();
-    let now = world.at();
-    world.machines[HOME].leave(now);
+    let now = world.pair.time();
+    world.pair.machines[HOME].leave(now);
     world.settle();
     assert_eq!(world.downs_of(watch), [Reason::NodeLeft]);
-    assert_eq!(world.machines[WATCHER].watch(now, process(1)), Err(NotSignalled::Left));
-    assert_eq!(world.machines[WATCHER].kill(now, process(1), process(2)), Err(NotSignalled::Left));
+    assert_eq!(world.pair.machines[WATCHER].watch(now, process(1)), Err(NotSignalled::Left));
+    assert_eq!(world.pair.machines[WATCHER].kill(now, process(1), process(2)), Err(NotSignalled::Left));
 }
 
 #[test]
 fn unwatch_releases_the_room_of_a_watch() {
     let mut world = World::new(1);
-    let held = world.machines[HOME].held_for(NODES[WATCHER]);
+    let held = world.pair.machines[HOME].held_for(NODES[WATCHER]);
     let watches: Vec<u64> = (0..100).map(|_| world.watch(1)).collect();
     world.settle();
-    assert!(world.machines[HOME].held_for(NODES[WATCHER]) > held);
+    assert!(world.pair.machines[HOME].held_for(NODES[WATCHER]) > held);
     for watch in watches {
-        world.machines[WATCHER].unwatch(world.at(), NODES[HOME], watch);
+        world.pair.machines[WATCHER].unwatch(world.pair.time(), NODES[HOME], watch);
     }
     world.settle();
-    assert_eq!(world.machines[HOME].held_for(NODES[WATCHER]), held);
+    assert_eq!(world.pair.machines[HOME].held_for(NODES[WATCHER]), held);
     assert_eq!(world.heard, []);
 }
 
@@ -512,7 +471,7 @@ fn forged_signals_are_counted_or_end_the_connection() {
     let many: Vec<_> = (0..=limits::WATCHES as u64).map(|n| watch(1000 + n, process(1))).collect();
     world.forge(&many);
     assert_eq!(world.violation(), Some("more than 65536 watches of processes"));
-    assert_eq!(world.machines[HOME].held_for(NODES[WATCHER]), 0);
+    assert_eq!(world.pair.machines[HOME].held_for(NODES[WATCHER]), 0);
 
     let mut world = World::new(1);
     let begun = Post::Message { to: MAILBOX, total: 9, first: Bytes::from_static(b"x") };

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use dunlin_proto::id::{DialId, SocketId};
 use dunlin_proto::time::Time;
+use dunlin_proto::wire::{Frame, codec};
 use dunlin_proto::{Config, Machine};
 
 use super::machines::{connect, machines};
@@ -35,10 +36,11 @@ impl Pair {
         connect(&mut self.machines, at, dial, &mut self.socket, Time(self.now));
     }
 
-    /// The machine writes a little, so that cuts strike within values. `false`: it has nothing to write.
-    pub(crate) fn write(&mut self, at: usize) -> bool {
+    /// The machine writes a little, about `most` bytes, so that cuts strike within values. `false`: it has
+    /// nothing to write.
+    pub(crate) fn write(&mut self, at: usize, most: usize) -> bool {
         let mut out = Vec::new();
-        self.machines[at].fill(Time(self.now), self.socket, 16 << 10, &mut out);
+        self.machines[at].fill(Time(self.now), self.socket, most, &mut out);
         let wrote = !out.is_empty();
         self.pipes[at].extend(out);
         wrote
@@ -54,6 +56,16 @@ impl Pair {
             }
         }
         read
+    }
+
+    /// The machine `at` receives frames that the other one has not sent.
+    pub(crate) fn forge(&mut self, at: usize, frames: &[Frame]) {
+        let mut bytes = BytesMut::new();
+        for frame in frames {
+            let piece = codec::encode(frame, &mut bytes);
+            bytes.extend_from_slice(&piece.unwrap_or_default());
+        }
+        self.machines[at].received(Time(self.now), self.socket, bytes.freeze());
     }
 
     /// The socket is lost with its contents.
