@@ -1,16 +1,19 @@
 //! Peers that misuse calls: replies and places for replies that no honest node sends. Each call ends in its
 //! reply or in a typed error, nothing is left, and honest guests are served.
 
+#[path = "support/ended.rs"]
+mod ended;
+
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use dunlin::CallError;
-use dunlin::node::{ConnectionState, Down, Records};
 use dunlin::prelude::*;
 use dunlin_attack::{Peer, bytes_of, declare, face, life, offer, run, run_alone};
 use dunlin_heap::{Counting, Program};
 use dunlin_proto::id::{ChannelId, Ticket};
 use dunlin_proto::wire::{End, Face, Failure, Frame, FromHome, Head, Names, Poison, Terms, ToHome};
+use ended::{down, nothing_is_left};
 
 const PEER: [u8; 4] = [127, 0, 0, 4];
 /// No call of a test may wait that long.
@@ -51,16 +54,6 @@ async fn serves_an_honest_guest(node: &Node, test: &str) {
     }
     drop((client, server));
     friend.leave().await.unwrap();
-}
-
-/// Waits until the node has no channel, and no place for a reply, left.
-async fn nothing_is_left(node: &Node) {
-    let limit = Instant::now() + PATIENCE;
-    let mut step = tokio::time::interval(Duration::from_millis(5));
-    while node.records() != Records::default() {
-        assert!(Instant::now() < limit, "records are left: {:?}", node.records());
-        step.tick().await;
-    }
 }
 
 /// A peer that is the server of a desk by hand, the node's client, and the desk's first channel.
@@ -247,15 +240,6 @@ fn replies_that_no_server_sends_change_no_other_call() {
         nothing_is_left(&node).await;
         node.leave().await.unwrap();
     });
-}
-
-/// Waits for the end of a connection, and returns what ended it.
-async fn down(connections: &mut Receiver<(dunlin::node::Peer, ConnectionState)>) -> Down {
-    loop {
-        if let (_, ConnectionState::Down(why)) = connections.recv().within(PATIENCE).await.unwrap() {
-            return why;
-        }
-    }
 }
 
 /// Answers that end the connection: its calls end with it, and the event names the fault.
@@ -568,7 +552,7 @@ fn places_for_replies_are_bounded() {
             let places = (first..first + 16).map(|n| request(8, &[ChannelId(8 << 64 | n)]));
             assert_eq!(client.asks(places).await.unwrap(), 16);
         }
-        assert_eq!(client.ended, [], "a place was lost");
+        assert_eq!(client.ended.len(), 0, "places were lost");
         let before = HEAP.0.forget_peak();
         let (began, mut most) = (Instant::now(), 0);
         for first in (0..requests).step_by(16) {

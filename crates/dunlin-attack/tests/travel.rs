@@ -1,12 +1,14 @@
 //! Peers that receive ends and return them as no honest node does: the node keeps nothing of those ends.
 
-use std::time::Instant;
+#[allow(dead_code, reason = "these tests wait for no connection")]
+#[path = "support/ended.rs"]
+mod ended;
 
-use dunlin::node::Records;
 use dunlin::prelude::*;
 use dunlin_attack::{Peer, declare, face, life, offer, run, sender_on_its_way};
 use dunlin_proto::id::ChannelId;
 use dunlin_proto::wire::{Face, Frame, FromHome, Head, Terms, ToHome};
+use ended::nothing_is_left;
 
 const PEER: [u8; 4] = [127, 0, 0, 4];
 
@@ -16,16 +18,6 @@ async fn node(names: &str) -> Node {
     let builder = Node::builder().app("travel").names(names).listen("127.0.0.1:0");
     let builder = builder.heartbeat(Duration::from_millis(200)).grace(Duration::from_secs(1));
     builder.join().await.expect("it joins")
-}
-
-/// Waits until the node has no channel left.
-async fn nothing_is_left(node: &Node) {
-    let limit = Instant::now() + Duration::from_secs(20);
-    let mut step = tokio::time::interval(Duration::from_millis(5));
-    while node.records() != Records::default() {
-        assert!(Instant::now() < limit, "records are left: {:?}", node.records());
-        step.tick().await;
-    }
 }
 
 /// An honest node would return this only after using it.
