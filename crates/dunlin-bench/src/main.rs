@@ -21,6 +21,7 @@ mod actors;
 mod bench;
 mod callgrind;
 mod child;
+mod commands;
 mod dunlin_side;
 mod library;
 mod local;

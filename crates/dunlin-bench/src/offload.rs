@@ -4,10 +4,8 @@
 //! Both run on the same kind of runtime. For single calls the bench takes the median, not the mean: a call
 //! that competes with another program for its processor waits for milliseconds.
 
-use std::env;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -170,18 +168,11 @@ async fn compute(who: &str, n: u64) -> Result<f64> {
 
 /// All participants of `bench`, with the reference first.
 pub(crate) fn participants(bench: &Bench, workers: &[usize]) -> Result<Vec<Participant>> {
-    let this_binary = env::current_exe().context("cannot find this binary")?;
     let who: &[&'static str] = match bench.program {
         Program::CallRing => &[ALONE, BESIDE],
         Program::CallThroughput => &[SPAWN_BLOCKING, BLOCKING, ASYNC],
         Program::CallCompute => &[ALONE, BLOCKING, SPAWN_BLOCKING],
         _ => &[SPAWN_BLOCKING, BLOCKING],
     };
-    let participant = |who: &'static str, workers: usize| {
-        let mut command = Command::new(&this_binary);
-        let (n, size) = (bench.n.to_string(), bench.size.to_string());
-        command.args(["one", who, &bench.program.to_string(), &n, &workers.to_string(), "--size", &size]);
-        Participant { who, workers, ways: vec![command] }
-    };
-    Ok(workers.iter().flat_map(|&workers| who.iter().map(move |who| participant(who, workers))).collect())
+    bench.participants(workers, who)
 }

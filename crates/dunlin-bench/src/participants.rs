@@ -1,10 +1,5 @@
 //! The participants of a bench, and their commands.
 
-use std::env;
-use std::process::Command;
-
-use anyhow::Context;
-
 use crate::actors;
 use crate::dunlin_side::PAR;
 use crate::library::Library;
@@ -40,13 +35,6 @@ pub(crate) fn of(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow:
     }
     // The memory of a parked process does not depend on the workers; the only worker counts it.
     let workers = if bench.program == Program::Memory { &[1] } else { workers };
-    let this_binary = env::current_exe().context("cannot find this binary")?;
-    let one = |who: &str, workers: usize| {
-        let mut command = Command::new(&this_binary);
-        command.args(["one", who, &bench.program.to_string(), &bench.n.to_string(), &workers.to_string()]);
-        command
-    };
-
     let mut all = Vec::new();
     // Go and Erlang have no such program.
     let foreign = if bench.program == Program::SharedParked { &Foreign::default() } else { foreign };
@@ -58,17 +46,17 @@ pub(crate) fn of(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow:
         }));
     }
     if workers.contains(&1) {
-        all.push(Participant { who: PAR, workers: 1, ways: vec![one(PAR, 1)] });
+        all.push(Participant { who: PAR, workers: 1, ways: vec![bench.command(PAR, 1)?] });
     }
     for &workers in workers {
-        all.push(Participant { who: DUNLIN.who, workers, ways: vec![one(DUNLIN.who, workers)] });
+        all.push(Participant { who: DUNLIN.who, workers, ways: vec![bench.command(DUNLIN.who, workers)?] });
         for rival in RIVALS.iter().filter(|rival| takes_part(rival, bench.program)) {
-            let mut ways = vec![one(rival.who, workers)];
+            let mut ways = vec![bench.command(rival.who, workers)?];
             if workers == 1 {
                 // tokio has two runtimes with one thread, and the program determines which is faster. Rivals
                 // get the faster in each round; dunlin always runs on the multi-threaded one, as in most
                 // programs.
-                let mut current_thread = one(rival.who, 1);
+                let mut current_thread = bench.command(rival.who, 1)?;
                 current_thread.arg("--current-thread");
                 ways.push(current_thread);
             }

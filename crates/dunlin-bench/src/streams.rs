@@ -1,7 +1,6 @@
 //! `dunlin::io` beside the tokio sockets, pipes and programs that it is built on: the cost of a connection as
 //! a branch of choices, and as two ends of channels.
 
-use std::env;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -192,16 +191,9 @@ async fn programs(who: &str, n: u64) -> Result<f64> {
 
 /// All participants of `bench`, with the reference first.
 pub(crate) fn participants(bench: &Bench, workers: &[usize]) -> Result<Vec<Participant>> {
-    let this_binary = env::current_exe().context("cannot find this binary")?;
     let who: &[&'static str] = match bench.program {
         Program::IoPingpong => &[TOKIO, VALUES, CHOICE, ENDS],
         _ => &[TOKIO, VALUES],
     };
-    let participant = |who: &'static str, workers: usize| {
-        let mut command = Command::new(&this_binary);
-        let (n, size) = (bench.n.to_string(), bench.size.to_string());
-        command.args(["one", who, &bench.program.to_string(), &n, &workers.to_string(), "--size", &size]);
-        Participant { who, workers, ways: vec![command] }
-    };
-    Ok(workers.iter().flat_map(|&workers| who.iter().map(move |who| participant(who, workers))).collect())
+    bench.participants(workers, who)
 }

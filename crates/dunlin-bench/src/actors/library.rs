@@ -18,15 +18,12 @@ pub(super) trait Actors: Send + 'static {
     /// Makes `n` calls, one after the other.
     fn call(n: u64) -> impl Future<Output = Result<Duration>> + Send;
 
-    /// Starts a process that waits for its mailbox. It may not have begun to wait.
+    /// Starts a process that calls [`one_waits`](crate::memory::one_waits), and waits for its mailbox.
     fn park() -> Self::Parked;
-
-    /// Returns once all of these processes wait.
-    fn all_wait(parked: &[Option<Self::Parked>]) -> impl Future<Output = Result<()>> + Send;
 
     /// Links two processes, so that the end of each one ends the other.
     fn link(one: &Self::Parked, other: &Self::Parked) -> impl Future<Output = Result<()>> + Send;
 
-    /// Kills the first of these processes, and waits for the end of the last.
-    fn exit(parked: &mut [Option<Self::Parked>]) -> impl Future<Output = Result<Duration>> + Send;
+    /// Kills the first process of a chain, and waits for the end of the last.
+    fn exit(first: &Self::Parked, last: Self::Parked) -> impl Future<Output = Result<Duration>> + Send;
 }

@@ -12,19 +12,17 @@
 //! - [`Program::ProcessBytes`], [`Program::LinkBytes`]: resident memory of parked processes with a mailbox
 //!   each, and what a link of two of them adds, in both directions.
 
+mod counts;
 mod library;
 mod over_dunlin;
 mod over_kameo;
 mod over_ractor;
 mod over_tokio;
 
-use std::env;
-use std::process::Command;
-
 use anyhow::{Context, Result, bail};
 
 use crate::measure::Participant;
-use crate::memory::{bytes_each, places, resident_bytes};
+use crate::memory::{all_wait, bytes_each, places, resident_bytes};
 use crate::peers::Foreign;
 use crate::peers::erlang::ERLANG;
 use crate::program::{Bench, One, Program};
@@ -61,7 +59,9 @@ async fn program<A: Actors>(program: Program, n: u64) -> Result<f64> {
         Program::LinkExit => {
             let (_, _, mut parked) = parked::<A>(n).await?;
             link_all::<A>(&parked).await?;
-            nanoseconds_each(A::exit(&mut parked).await?, n)
+            let last = parked.last_mut().and_then(Option::take).context("there are processes")?;
+            let first = parked.first().and_then(Option::as_ref).context("there are two processes")?;
+            nanoseconds_each(A::exit(first, last).await?, n)
         }
         Program::ProcessBytes => {
             let (before, after, _parked) = parked::<A>(n).await?;
@@ -83,7 +83,9 @@ async fn parked<A: Actors>(n: u64) -> Result<(u64, u64, Vec<Option<A::Parked>>)>
     for place in &mut parked {
         *place = Some(A::park());
     }
-    A::all_wait(&parked).await?;
+    while !all_wait(n) {
+        tokio::task::yield_now().await;
+    }
     Ok((before, resident_bytes()?, parked))
 }
 
@@ -102,12 +104,6 @@ pub(crate) fn participants(bench: &Bench, workers: &[usize], foreign: &Foreign) 
     // Memory does not depend on the workers.
     let is_memory = matches!(bench.program, Program::ProcessBytes | Program::LinkBytes);
     let workers = if is_memory { &[1] } else { workers };
-    let this_binary = env::current_exe().context("cannot find this binary")?;
-    let one = |who: &str, workers: usize| {
-        let mut command = Command::new(&this_binary);
-        command.args(["one", who, &bench.program.to_string(), &bench.n.to_string(), &workers.to_string()]);
-        command
-    };
     let mut all = Vec::new();
     for &workers in workers {
         if let Some(erlang) = &foreign.erlang {
@@ -118,10 +114,10 @@ pub(crate) fn participants(bench: &Bench, workers: &[usize], foreign: &Foreign) 
             if links && who == over_tokio::TOKIO {
                 continue;
             }
-            let mut ways = vec![one(who, workers)];
+            let mut ways = vec![bench.command(who, workers)?];
             if workers == 1 && who != DUNLIN {
                 // As for the other benches: peers get the faster of tokio's runtimes.
-                let mut current_thread = one(who, 1);
+                let mut current_thread = bench.command(who, 1)?;
                 current_thread.arg("--current-thread");
                 ways.push(current_thread);
             }

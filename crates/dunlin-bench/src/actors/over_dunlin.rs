@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use dunlin::server::Server;
 use dunlin::{Address, Process, mailbox, spawn};
 
 use super::library::Actors;
-use crate::memory::{all_wait, one_waits};
+use crate::memory::one_waits;
 
 /// Its name in the report.
 pub(crate) const DUNLIN: &str = "dunlin processes";
@@ -74,21 +74,12 @@ impl Actors for Dunlin {
         (address, process)
     }
 
-    async fn all_wait(parked: &[Option<Self::Parked>]) -> Result<()> {
-        while !all_wait(parked.len() as u64) {
-            tokio::task::yield_now().await;
-        }
-        Ok(())
-    }
-
     async fn link((_, one): &Self::Parked, (_, other): &Self::Parked) -> Result<()> {
         dunlin::link(one.pid(), other.pid())?;
         Ok(dunlin::link(other.pid(), one.pid())?)
     }
 
-    async fn exit(parked: &mut [Option<Self::Parked>]) -> Result<Duration> {
-        let (_, last) = parked.last_mut().and_then(Option::take).context("there are processes")?;
-        let (_, first) = parked.first().and_then(Option::as_ref).context("there are two processes")?;
+    async fn exit((_, first): &Self::Parked, (_address, last): Self::Parked) -> Result<Duration> {
         let start = Instant::now();
         first.pid().kill();
         ensure!(last.await.is_err(), "the exit does not reach the last process");

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use kameo::Actor;
 use kameo::actor::{ActorId, ActorRef, Spawn, WeakActorRef};
 use kameo::error::ActorStopReason;
@@ -12,8 +12,9 @@ use kameo::mailbox::unbounded;
 use kameo::message::{Context, Message};
 use tokio::sync::oneshot;
 
+use super::counts::Counts;
 use super::library::Actors;
-use crate::memory::{all_wait, one_waits};
+use crate::memory::one_waits;
 
 /// Its name in the report.
 pub(super) const KAMEO: &str = "kameo";
@@ -21,11 +22,7 @@ pub(super) const KAMEO: &str = "kameo";
 pub(super) struct Kameo;
 
 /// Counts the numbers that it receives, and answers calls.
-struct Counter {
-    next: u64,
-    n: u64,
-    done: Option<oneshot::Sender<bool>>,
-}
+struct Counter(Counts);
 
 impl Actor for Counter {
     type Args = Self;
@@ -42,12 +39,7 @@ impl Message<Number> for Counter {
     type Reply = ();
 
     async fn handle(&mut self, Number(number): Number, _: &mut Context<Self, ()>) {
-        let is_next = number == self.next;
-        self.next += 1;
-        if !is_next || self.next == self.n {
-            // (The sender waits for that, or has failed.)
-            let _ = self.done.take().map(|done| done.send(is_next));
-        }
+        self.0.receive(number);
     }
 }
 
@@ -105,7 +97,7 @@ impl Actors for Kameo {
     async fn post(n: u64) -> Result<Duration> {
         let (done, all) = oneshot::channel();
         let start = Instant::now();
-        let actor = Counter::spawn_with_mailbox(Counter { next: 0, n, done: Some(done) }, unbounded());
+        let actor = Counter::spawn_with_mailbox(Counter(Counts::new(n, done)), unbounded());
         for number in 0..n {
             actor.tell(Number(number)).try_send().map_err(|error| anyhow::anyhow!("{error}"))?;
         }
@@ -114,7 +106,7 @@ impl Actors for Kameo {
     }
 
     async fn call(n: u64) -> Result<Duration> {
-        let actor = Counter::spawn_with_mailbox(Counter { next: 0, n: 0, done: None }, unbounded());
+        let actor = Counter::spawn_with_mailbox(Counter(Counts::none()), unbounded());
         let start = Instant::now();
         for number in 0..n {
             let answer = actor.ask(Ask(number)).await.map_err(|error| anyhow::anyhow!("{error}"))?;
@@ -127,21 +119,12 @@ impl Actors for Kameo {
         Idle::spawn_with_mailbox((), unbounded())
     }
 
-    async fn all_wait(parked: &[Option<Self::Parked>]) -> Result<()> {
-        while !all_wait(parked.len() as u64) {
-            tokio::task::yield_now().await;
-        }
-        Ok(())
-    }
-
     async fn link(one: &Self::Parked, other: &Self::Parked) -> Result<()> {
         one.link(other).await;
         Ok(())
     }
 
-    async fn exit(parked: &mut [Option<Self::Parked>]) -> Result<Duration> {
-        let last = parked.last_mut().and_then(Option::take).context("there are processes")?;
-        let first = parked.first().and_then(Option::as_ref).context("there are two processes")?;
+    async fn exit(first: &Self::Parked, last: Self::Parked) -> Result<Duration> {
         let start = Instant::now();
         first.kill();
         last.wait_for_shutdown().await;

@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use ractor::rpc::CallResult;
 use ractor::{Actor, ActorProcessingErr, ActorRef, ActorRuntime, RpcReplyPort};
 use tokio::sync::oneshot;
 
+use super::counts::Counts;
 use super::library::Actors;
-use crate::memory::{all_wait, one_waits};
+use crate::memory::one_waits;
 
 /// Its name in the report.
 pub(super) const RACTOR: &str = "ractor";
@@ -22,13 +23,6 @@ enum Message {
 
 /// Counts the numbers that it receives, and answers calls.
 struct Counter;
-
-/// What it expects next, of how many, and who waits for that.
-struct Counts {
-    next: u64,
-    n: u64,
-    done: Option<oneshot::Sender<bool>>,
-}
 
 impl Actor for Counter {
     type Msg = Message;
@@ -46,14 +40,7 @@ impl Actor for Counter {
         counts: &mut Counts,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            Message::Number(number) => {
-                let is_next = number == counts.next;
-                counts.next += 1;
-                if !is_next || counts.next == counts.n {
-                    // (The sender waits for that, or has failed.)
-                    let _ = counts.done.take().map(|done| done.send(is_next));
-                }
-            }
+            Message::Number(number) => counts.receive(number),
             Message::Call(number, reply) => reply.send(number + 1)?,
         }
         Ok(())
@@ -103,7 +90,7 @@ impl Actors for Ractor {
     async fn post(n: u64) -> Result<Duration> {
         let (done, all) = oneshot::channel();
         let start = Instant::now();
-        let (actor, _) = Actor::spawn(None, Counter, Counts { next: 0, n, done: Some(done) }).await?;
+        let (actor, _) = Actor::spawn(None, Counter, Counts::new(n, done)).await?;
         for number in 0..n {
             actor.cast(Message::Number(number)).map_err(|error| anyhow::anyhow!("{error}"))?;
         }
@@ -112,7 +99,7 @@ impl Actors for Ractor {
     }
 
     async fn call(n: u64) -> Result<Duration> {
-        let (actor, _) = Actor::spawn(None, Counter, Counts { next: 0, n: 0, done: None }).await?;
+        let (actor, _) = Actor::spawn(None, Counter, Counts::none()).await?;
         let start = Instant::now();
         for number in 0..n {
             let called = actor.call(|reply| Message::Call(number, reply), None).await;
@@ -129,22 +116,13 @@ impl Actors for Ractor {
         started.expect("an actor without a name can always be started").0
     }
 
-    async fn all_wait(parked: &[Option<Self::Parked>]) -> Result<()> {
-        while !all_wait(parked.len() as u64) {
-            tokio::task::yield_now().await;
-        }
-        Ok(())
-    }
-
     /// (In one direction: an actor has one supervisor.)
     async fn link(one: &Self::Parked, other: &Self::Parked) -> Result<()> {
         other.get_cell().link(one.get_cell());
         Ok(())
     }
 
-    async fn exit(parked: &mut [Option<Self::Parked>]) -> Result<Duration> {
-        let last = parked.last_mut().and_then(Option::take).context("there are processes")?;
-        let first = parked.first().and_then(Option::as_ref).context("there are two processes")?;
+    async fn exit(first: &Self::Parked, last: Self::Parked) -> Result<Duration> {
         let start = Instant::now();
         first.kill();
         last.wait(None).await?;

@@ -7,7 +7,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::library::Actors;
-use crate::memory::{all_wait, one_waits};
+use crate::memory::one_waits;
 
 /// Its name in the report.
 pub(super) const TOKIO: &str = "tokio mpsc";
@@ -69,18 +69,11 @@ impl Actors for Tokio {
         tx
     }
 
-    async fn all_wait(parked: &[Option<Self::Parked>]) -> Result<()> {
-        while !all_wait(parked.len() as u64) {
-            tokio::task::yield_now().await;
-        }
-        Ok(())
-    }
-
     async fn link(_: &Self::Parked, _: &Self::Parked) -> Result<()> {
         bail!("tokio has no links")
     }
 
-    async fn exit(_: &mut [Option<Self::Parked>]) -> Result<Duration> {
+    async fn exit(_: &Self::Parked, _: Self::Parked) -> Result<Duration> {
         bail!("tokio has no links")
     }
 }

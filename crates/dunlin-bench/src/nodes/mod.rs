@@ -17,8 +17,6 @@ mod moves;
 mod names;
 mod networked;
 
-use std::env;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -207,7 +205,6 @@ async fn joined(
 
 /// All participants of `bench`, with the reference first.
 pub(crate) fn participants(bench: &Bench, workers: &[usize]) -> Result<Vec<Participant>> {
-    let this_binary = env::current_exe().context("cannot find this binary")?;
     let who: &[&'static str] = match bench.program {
         Program::MoveMessages | Program::MoveTcp | Program::MoveSim => &moves::ALL,
         Program::ChoiceMessages | Program::ChoiceTcp | Program::ChoiceSim => &choices::ALL,
@@ -225,14 +222,5 @@ pub(crate) fn participants(bench: &Bench, workers: &[usize]) -> Result<Vec<Parti
     let timed = bench.program.networked().is_some()
         || matches!(bench.program, Program::MoveTcp | Program::ChoiceTcp | Program::ClaimTcp | Program::Names);
     let workers = if timed { workers } else { &[1] };
-    let participant = |who: &'static str, workers: usize| {
-        let mut command = Command::new(&this_binary);
-        command.args(["one", who, &bench.program.to_string(), &bench.n.to_string(), &workers.to_string()]);
-        Participant { who, workers, ways: vec![command] }
-    };
-    Ok(workers
-        .iter()
-        .flat_map(|&workers| who.iter().map(move |who| (*who, workers)))
-        .map(|(who, workers)| participant(who, workers))
-        .collect())
+    bench.participants(workers, who)
 }
