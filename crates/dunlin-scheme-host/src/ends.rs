@@ -2,11 +2,10 @@
 
 use std::any::Any;
 use std::future::Future;
-use std::ops::DerefMut;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
-use dunlin::{Choice, ClaimError, OwnedClaim, Receiver, RecvError, SendError, Sender, Shared, Why};
+use dunlin::{Choice, OwnedClaim, Receiver, RecvError, SendError, Sender, Shared, Why};
 use dunlin_scheme::{End, EndKind, Refusal, Value, from_value, value_of};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -80,11 +79,7 @@ pub(crate) struct Cell(Mutex<Option<Box<dyn Hold>>>);
 impl Cell {
     /// Takes the end for an operation; a shared one stays, too.
     pub(crate) fn take(end: &End) -> Option<Box<dyn Hold>> {
-        let mut held = lock(&end.get::<Self>()?.0);
-        match held.as_ref().and_then(|held| held.another()) {
-            Some(handle) => Some(handle),
-            None => held.take(),
-        }
+        take_out(&mut lock(&end.get::<Self>()?.0))
     }
 
     /// Puts the end back after the operation.
@@ -95,6 +90,10 @@ impl Cell {
             *lock(held) = Some(hold);
         }
     }
+}
+
+fn take_out(held: &mut Option<Box<dyn Hold>>) -> Option<Box<dyn Hold>> {
+    held.as_ref()?.another().or_else(|| held.take())
 }
 
 /// An end of Scheme that holds this.
@@ -121,9 +120,7 @@ pub(crate) trait Hold: Any + Send {
     fn kind(&self) -> (EndKind, bool);
 
     /// Another handle, of a shared end.
-    fn another(&self) -> Option<Box<dyn Hold>> {
-        None
-    }
+    fn another(&self) -> Option<Box<dyn Hold>>;
 
     /// Gets what is to be sent.
     fn load(&mut self, _message: Value) -> Result<(), Refusal> {
@@ -133,23 +130,20 @@ pub(crate) trait Hold: Any + Send {
     /// Adds a receive, or a send of what was loaded, to a choice.
     fn offer<'a>(&'a mut self, choice: Choice<'a, Chosen>) -> Choice<'a, Chosen>;
 
-    /// Adds a claim to a choice.
-    fn claim<'a>(&'a mut self, choice: Choice<'a, Chosen>) -> Choice<'a, Chosen> {
-        choice
-    }
+    /// Adds a claim of a shared end to a choice.
+    fn claim<'a>(&'a mut self, choice: Choice<'a, Chosen>) -> Choice<'a, Chosen>;
 
     /// After a choice: whether what was loaded was sent all the same. Nothing is loaded any more.
     fn settle(&mut self) -> Boxed<'_, Option<Chosen>> {
         Box::pin(async { None })
     }
 
+    /// A shared end in place of this one; a claimed end comes back as it is.
     fn share(self: Box<Self>) -> Result<Box<dyn Hold>, Box<dyn Hold>>;
 
     fn retire(&mut self) -> Boxed<'_, Result<(), Refusal>>;
 
     fn poison(&self, reason: &str);
-
-    fn as_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
 pub(crate) fn other(message: &str) -> Refusal {
@@ -191,16 +185,6 @@ fn sent<T>(result: Result<(), SendError<T>>) -> Chosen {
     }
 }
 
-fn claimed<E: dunlin::End, H: Hold>(
-    result: Result<dunlin::Claim<'_, E>, ClaimError>,
-    hold: impl FnOnce(OwnedClaim<E>) -> H,
-) -> Chosen {
-    match result {
-        Ok(claim) => Chosen::Claimed(Box::new(hold(claim.into_owned()))),
-        Err(error) => Chosen::Failed(other(&error.to_string())),
-    }
-}
-
 /// Data of a message. A message that is a value is not copied.
 fn into_value<M: Serialize + 'static>(message: M) -> Result<Value, dunlin_scheme::ValueError> {
     let mut message = Some(message);
@@ -225,26 +209,93 @@ fn from_data<M: DeserializeOwned + 'static>(value: Value) -> Result<M, Refusal> 
     })
 }
 
-/// A sender, or a claim of one.
-struct Out<M, D> {
-    end: D,
+/// An end as Scheme has it.
+enum Held<E: dunlin::End> {
+    Own(E),
+    Claimed(OwnedClaim<E>),
+    Shared(Shared<E>),
+}
+
+impl<E: dunlin::End> Held<E> {
+    fn is_own(&self) -> bool {
+        matches!(self, Self::Own(_))
+    }
+
+    fn is_shared(&self) -> bool {
+        matches!(self, Self::Shared(_))
+    }
+
+    fn into_own(self) -> Option<E> {
+        if let Self::Own(end) = self { Some(end) } else { None }
+    }
+
+    fn into_shared(self) -> Option<Shared<E>> {
+        if let Self::Shared(end) = self { Some(end) } else { None }
+    }
+}
+
+/// What senders and receivers do alike: no trait has these methods of both.
+macro_rules! alike {
+    () => {
+        fn another(&self) -> Option<Box<dyn Hold>> {
+            let Held::Shared(end) = &self.held else { return None };
+            Some(Box::new(Self::new(Held::Shared(end.clone()))))
+        }
+
+        fn claim<'a>(&'a mut self, choice: Choice<'a, Chosen>) -> Choice<'a, Chosen> {
+            let Held::Shared(end) = &mut self.held else { return choice };
+            choice.on(end.claim(), |result| match result {
+                Ok(claim) => Chosen::Claimed(Box::new(Self::new(Held::Claimed(claim.into_owned())))),
+                Err(error) => Chosen::Failed(other(&error.to_string())),
+            })
+        }
+
+        fn share(self: Box<Self>) -> Result<Box<dyn Hold>, Box<dyn Hold>> {
+            match self.held {
+                Held::Own(end) => Ok(Box::new(Self::new(Held::Shared(end.share())))),
+                Held::Claimed(_) => Err(self),
+                Held::Shared(_) => Ok(self),
+            }
+        }
+
+        fn retire(&mut self) -> Boxed<'_, Result<(), Refusal>> {
+            Box::pin(async {
+                match &mut self.held {
+                    Held::Own(end) => end.retire(),
+                    Held::Claimed(end) => end.retire(),
+                    Held::Shared(end) => return end.retire().await.map_err(|error| other(&error.to_string())),
+                }
+                Ok(())
+            })
+        }
+
+        fn poison(&self, reason: &str) {
+            match &self.held {
+                Held::Own(end) => end.poison(reason),
+                Held::Claimed(end) => end.poison(reason),
+                Held::Shared(end) => end.poison(reason),
+            }
+        }
+    };
+}
+
+struct Out<M> {
+    held: Held<Sender<M>>,
     slot: Option<M>,
     is_loaded: bool,
 }
 
-impl<M, D> Out<M, D> {
-    fn new(end: D) -> Self {
-        Self { end, slot: None, is_loaded: false }
+impl<M> Out<M> {
+    fn new(held: Held<Sender<M>>) -> Self {
+        Self { held, slot: None, is_loaded: false }
     }
 }
 
-impl<M, D> Hold for Out<M, D>
-where
-    M: DeserializeOwned + Send + 'static,
-    D: DerefMut<Target = Sender<M>> + Send + 'static,
-{
+impl<M: DeserializeOwned + Send + 'static> Hold for Out<M> {
+    alike!();
+
     fn kind(&self) -> (EndKind, bool) {
-        (EndKind::Sender, false)
+        (EndKind::Sender, self.held.is_shared())
     }
 
     fn load(&mut self, message: Value) -> Result<(), Refusal> {
@@ -254,7 +305,11 @@ where
     }
 
     fn offer<'a>(&'a mut self, choice: Choice<'a, Chosen>) -> Choice<'a, Chosen> {
-        choice.on(self.end.send_from(&mut self.slot), sent)
+        match &mut self.held {
+            Held::Own(end) => choice.on(end.send_from(&mut self.slot), sent),
+            Held::Claimed(end) => choice.on(end.send_from(&mut self.slot), sent),
+            Held::Shared(end) => choice.on(end.send_from(&mut self.slot), sent),
+        }
     }
 
     fn settle(&mut self) -> Boxed<'_, Option<Chosen>> {
@@ -262,226 +317,95 @@ where
             if !std::mem::take(&mut self.is_loaded) {
                 return None;
             }
-            let settled = self.end.settle(&mut self.slot).await;
-            settled_as(settled, self.slot.take().is_some())
-        })
-    }
-
-    fn share(self: Box<Self>) -> Result<Box<dyn Hold>, Box<dyn Hold>> {
-        match self.as_any().downcast::<Out<M, Box<Sender<M>>>>() {
-            Ok(out) => Ok(Box::new(SharedOut { end: out.end.share(), slot: None, is_loaded: false })),
-            Err(claim) => Err(claim.downcast::<Self>().map(|claim| claim as Box<dyn Hold>).expect("it is itself")),
-        }
-    }
-
-    fn retire(&mut self) -> Boxed<'_, Result<(), Refusal>> {
-        self.end.retire();
-        Box::pin(async { Ok(()) })
-    }
-
-    fn poison(&self, reason: &str) {
-        self.end.poison(reason);
-    }
-
-    fn as_any(self: Box<Self>) -> Box<dyn Any> {
-        self
-    }
-}
-
-/// What became of a send that was not chosen.
-fn settled_as<T>(settled: Result<(), SendError<T>>, is_back: bool) -> Option<Chosen> {
-    match settled {
-        Err(error) => Some(Chosen::Failed(not_sent(&error))),
-        Ok(()) if is_back => None,
-        Ok(()) => Some(Chosen::Value(Value::Unspecified)),
-    }
-}
-
-/// A receiver, or a claim of one.
-struct In<M, D> {
-    end: D,
-    message: std::marker::PhantomData<fn() -> M>,
-}
-
-impl<M, D> Hold for In<M, D>
-where
-    M: Serialize + Send + 'static,
-    D: DerefMut<Target = Receiver<M>> + Send + 'static,
-{
-    fn kind(&self) -> (EndKind, bool) {
-        (EndKind::Receiver, false)
-    }
-
-    fn offer<'a>(&'a mut self, choice: Choice<'a, Chosen>) -> Choice<'a, Chosen> {
-        choice.on(self.end.recv(), received)
-    }
-
-    fn share(self: Box<Self>) -> Result<Box<dyn Hold>, Box<dyn Hold>> {
-        match self.as_any().downcast::<In<M, Box<Receiver<M>>>>() {
-            Ok(receiver) => Ok(Box::new(SharedIn { end: receiver.end.share() })),
-            Err(claim) => Err(claim.downcast::<Self>().map(|claim| claim as Box<dyn Hold>).expect("it is itself")),
-        }
-    }
-
-    fn retire(&mut self) -> Boxed<'_, Result<(), Refusal>> {
-        self.end.retire();
-        Box::pin(async { Ok(()) })
-    }
-
-    fn poison(&self, reason: &str) {
-        self.end.poison(reason);
-    }
-
-    fn as_any(self: Box<Self>) -> Box<dyn Any> {
-        self
-    }
-}
-
-/// A handle of a shared sender.
-struct SharedOut<M> {
-    end: Shared<Sender<M>>,
-    slot: Option<M>,
-    is_loaded: bool,
-}
-
-impl<M: DeserializeOwned + Send + 'static> Hold for SharedOut<M> {
-    fn kind(&self) -> (EndKind, bool) {
-        (EndKind::Sender, true)
-    }
-
-    fn another(&self) -> Option<Box<dyn Hold>> {
-        Some(Box::new(Self { end: self.end.clone(), slot: None, is_loaded: false }))
-    }
-
-    fn load(&mut self, message: Value) -> Result<(), Refusal> {
-        self.slot = Some(from_data(message)?);
-        self.is_loaded = true;
-        Ok(())
-    }
-
-    fn offer<'a>(&'a mut self, choice: Choice<'a, Chosen>) -> Choice<'a, Chosen> {
-        choice.on(self.end.send_from(&mut self.slot), sent)
-    }
-
-    fn claim<'a>(&'a mut self, choice: Choice<'a, Chosen>) -> Choice<'a, Chosen> {
-        choice.on(self.end.claim(), |result| claimed(result, Out::<M, _>::new))
-    }
-
-    fn settle(&mut self) -> Boxed<'_, Option<Chosen>> {
-        Box::pin(async {
-            if !std::mem::take(&mut self.is_loaded) {
-                return None;
+            let settled = match &mut self.held {
+                Held::Own(end) => end.settle(&mut self.slot).await,
+                Held::Claimed(end) => end.settle(&mut self.slot).await,
+                Held::Shared(end) => end.settle(&mut self.slot).await,
+            };
+            let is_back = self.slot.take().is_some();
+            match settled {
+                Err(error) => Some(Chosen::Failed(not_sent(&error))),
+                Ok(()) if is_back => None,
+                Ok(()) => Some(Chosen::Value(Value::Unspecified)),
             }
-            let settled = self.end.settle(&mut self.slot).await;
-            settled_as(settled, self.slot.take().is_some())
         })
     }
+}
 
-    fn share(self: Box<Self>) -> Result<Box<dyn Hold>, Box<dyn Hold>> {
-        Ok(self)
-    }
+struct In<M> {
+    held: Held<Receiver<M>>,
+}
 
-    fn retire(&mut self) -> Boxed<'_, Result<(), Refusal>> {
-        Box::pin(async { self.end.retire().await.map_err(|error| other(&error.to_string())) })
-    }
-
-    fn poison(&self, reason: &str) {
-        self.end.poison(reason);
-    }
-
-    fn as_any(self: Box<Self>) -> Box<dyn Any> {
-        self
+impl<M> In<M> {
+    fn new(held: Held<Receiver<M>>) -> Self {
+        Self { held }
     }
 }
 
-/// A handle of a shared receiver.
-struct SharedIn<M> {
-    end: Shared<Receiver<M>>,
-}
+impl<M: Serialize + Send + 'static> Hold for In<M> {
+    alike!();
 
-impl<M: Serialize + Send + 'static> Hold for SharedIn<M> {
     fn kind(&self) -> (EndKind, bool) {
-        (EndKind::Receiver, true)
-    }
-
-    fn another(&self) -> Option<Box<dyn Hold>> {
-        Some(Box::new(Self { end: self.end.clone() }))
+        (EndKind::Receiver, self.held.is_shared())
     }
 
     fn offer<'a>(&'a mut self, choice: Choice<'a, Chosen>) -> Choice<'a, Chosen> {
-        choice.on(self.end.recv(), received)
-    }
-
-    fn claim<'a>(&'a mut self, choice: Choice<'a, Chosen>) -> Choice<'a, Chosen> {
-        choice
-            .on(self.end.claim(), |result| claimed(result, |end| In::<M, _> { end, message: std::marker::PhantomData }))
-    }
-
-    fn share(self: Box<Self>) -> Result<Box<dyn Hold>, Box<dyn Hold>> {
-        Ok(self)
-    }
-
-    fn retire(&mut self) -> Boxed<'_, Result<(), Refusal>> {
-        Box::pin(async { self.end.retire().await.map_err(|error| other(&error.to_string())) })
-    }
-
-    fn poison(&self, reason: &str) {
-        self.end.poison(reason);
-    }
-
-    fn as_any(self: Box<Self>) -> Box<dyn Any> {
-        self
+        match &mut self.held {
+            Held::Own(end) => choice.on(end.recv(), received),
+            Held::Claimed(end) => choice.on(end.recv(), received),
+            Held::Shared(end) => choice.on(end.recv(), received),
+        }
     }
 }
 
-/// Takes what an end holds, if it has this type; a shared end keeps a handle.
-fn taken<H: Hold>(end: &End) -> Result<Box<H>, EndError> {
+/// Takes what an end holds, if it has this type and fits; a shared end keeps a handle.
+fn taken<H: Hold>(end: &End, fits: impl FnOnce(&H) -> bool) -> Result<Box<H>, EndError> {
     let Some(Cell(held)) = end.get::<Cell>() else { return Err(EndError::OtherType) };
     let mut held = lock(held);
-    let is_this = (&**held.as_ref().ok_or(EndError::Gone)? as &dyn Any).is::<H>();
-    if !is_this {
+    let hold: &dyn Any = &**held.as_ref().ok_or(EndError::Gone)?;
+    if !hold.downcast_ref().is_some_and(fits) {
         return Err(EndError::OtherType);
     }
-    let hold = held.as_ref().and_then(|held| held.another()).or_else(|| held.take());
-    hold.and_then(|hold| hold.as_any().downcast().ok()).ok_or(EndError::Gone)
+    let hold: Box<dyn Any> = take_out(&mut held).ok_or(EndError::Gone)?;
+    hold.downcast().map_err(|_| EndError::OtherType)
 }
 
 impl<M: DeserializeOwned + Send + 'static> ChannelEnd for Sender<M> {
     fn into_end(self) -> End {
-        end_of(Box::new(Out::new(Box::new(self))))
+        end_of(Box::new(Out::new(Held::Own(self))))
     }
 
     fn from_end(end: &End) -> Result<Self, EndError> {
-        Ok(*taken::<Out<M, Box<Self>>>(end)?.end)
-    }
-}
-
-impl<M: Serialize + Send + 'static> ChannelEnd for Receiver<M> {
-    fn into_end(self) -> End {
-        end_of(Box::new(In { end: Box::new(self), message: std::marker::PhantomData }))
-    }
-
-    fn from_end(end: &End) -> Result<Self, EndError> {
-        Ok(*taken::<In<M, Box<Self>>>(end)?.end)
+        taken(end, |end: &Out<M>| end.held.is_own())?.held.into_own().ok_or(EndError::OtherType)
     }
 }
 
 impl<M: DeserializeOwned + Send + 'static> ChannelEnd for Shared<Sender<M>> {
     fn into_end(self) -> End {
-        end_of(Box::new(SharedOut { end: self, slot: None, is_loaded: false }))
+        end_of(Box::new(Out::new(Held::Shared(self))))
     }
 
     fn from_end(end: &End) -> Result<Self, EndError> {
-        Ok(taken::<SharedOut<M>>(end)?.end)
+        taken(end, |end: &Out<M>| end.held.is_shared())?.held.into_shared().ok_or(EndError::OtherType)
+    }
+}
+
+impl<M: Serialize + Send + 'static> ChannelEnd for Receiver<M> {
+    fn into_end(self) -> End {
+        end_of(Box::new(In::new(Held::Own(self))))
+    }
+
+    fn from_end(end: &End) -> Result<Self, EndError> {
+        taken(end, |end: &In<M>| end.held.is_own())?.held.into_own().ok_or(EndError::OtherType)
     }
 }
 
 impl<M: Serialize + Send + 'static> ChannelEnd for Shared<Receiver<M>> {
     fn into_end(self) -> End {
-        end_of(Box::new(SharedIn { end: self }))
+        end_of(Box::new(In::new(Held::Shared(self))))
     }
 
     fn from_end(end: &End) -> Result<Self, EndError> {
-        Ok(taken::<SharedIn<M>>(end)?.end)
+        taken(end, |end: &In<M>| end.held.is_shared())?.held.into_shared().ok_or(EndError::OtherType)
     }
 }
