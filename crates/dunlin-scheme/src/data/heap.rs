@@ -176,14 +176,20 @@ fn exact(heap: &mut Heap, text: &str) -> Result<Word, ValueError> {
     Ok(value::of_number(heap, &number))
 }
 
-/// Adds the ends in a value, of which [`of_value`] made a word.
-pub(crate) fn ends_of(value: &Value, ends: &mut Vec<End>) {
+/// The ends in a value, of which [`of_value`] made a word.
+pub(crate) fn ends_of(value: &Value) -> Vec<End> {
+    let mut ends = Vec::new();
+    add_ends(value, &mut ends);
+    ends
+}
+
+fn add_ends(value: &Value, ends: &mut Vec<End>) {
     match value {
         Value::End(end) => ends.push(end.clone()),
-        Value::List(items) | Value::Vector(items) => items.iter().for_each(|item| ends_of(item, ends)),
+        Value::List(items) | Value::Vector(items) => items.iter().for_each(|item| add_ends(item, ends)),
         Value::Improper(items, tail) => {
-            items.iter().for_each(|item| ends_of(item, ends));
-            ends_of(tail, ends);
+            items.iter().for_each(|item| add_ends(item, ends));
+            add_ends(tail, ends);
         }
         _ => {}
     }

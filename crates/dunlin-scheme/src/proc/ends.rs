@@ -105,7 +105,7 @@ impl Ends {
 
     /// The ends in a value that comes to no process.
     pub(crate) fn release_value(&mut self, value: &Value) {
-        ends_of(value, &mut self.released);
+        self.released.extend(ends_of(value));
     }
 
     fn disown(&mut self, number: u64, owner: Option<u64>) {

@@ -47,9 +47,7 @@ impl Machine {
     /// The word of data that came for a process, with the ends in it, or for none yet.
     pub(super) fn import(&mut self, value: &Value, to: Option<u64>) -> std::result::Result<Word, ValueError> {
         let word = data::of_value(&mut self.heap, &mut self.program.symbols, value)?;
-        let mut ends = Vec::new();
-        data::ends_of(value, &mut ends);
-        ends.into_iter().for_each(|end| self.operations.ends.add(end, to));
+        data::ends_of(value).into_iter().for_each(|end| self.operations.ends.add(end, to));
         Ok(word)
     }
 
@@ -89,8 +87,7 @@ impl Machine {
             Some(Outcome::Done(branch, value)) => {
                 let word = self.import(&value, Some(self.running.pid)).map_err(|error| refused(&error.to_string()))?;
                 if self.vector(request, "a request")?.first() == Some(&MAKE) {
-                    let mut ends = Vec::new();
-                    data::ends_of(&value, &mut ends);
+                    let ends = data::ends_of(&value);
                     ends.into_iter().for_each(|end| self.operations.ends.add_new(end, self.running.pid));
                 }
                 return Ok(Ok(self.heap.cons(fixnum(branch as i64), word)));
@@ -131,9 +128,8 @@ impl Machine {
             Operation::Choice { branches, .. } => {
                 for (number, branch) in branches.iter().enumerate() {
                     let Branch::Send(_, value) = branch else { continue };
-                    let mut ends = Vec::new();
-                    data::ends_of(value, &mut ends);
-                    lent.extend(ends.into_iter().filter(|end| !end.is_shared()).map(|end| (number, end)));
+                    let own = data::ends_of(value).into_iter().filter(|end| !end.is_shared());
+                    lent.extend(own.map(|end| (number, end)));
                 }
             }
             Operation::Share(end) if !end.is_shared() => lent.push((0, end.clone())),
@@ -158,9 +154,9 @@ impl Machine {
         let lent = self.operations.lent.remove(&pid).unwrap_or_default();
         let chosen = if let Outcome::Done(chosen, _) = outcome { Some(*chosen) } else { None };
         let sent = lent.iter().filter(|(branch, _)| Some(*branch) == chosen);
-        let gone: Vec<End> = sent.map(|(_, end)| end.clone()).collect();
+        let gone: HashSet<u64> = sent.map(|(_, end)| end.number()).collect();
         for (_, end) in lent {
-            if gone.contains(&end) {
+            if gone.contains(&end.number()) {
                 self.operations.ends.release_end(end);
             } else {
                 self.operations.ends.add(end, Some(pid));
@@ -173,9 +169,7 @@ impl Machine {
         let fields = self.vector(request, "a request")?;
         match *fields.as_slice() {
             [MAKE, capacity] => {
-                if self.operations.ends.is_full() {
-                    return Err(Fail::Raise("limit", "too many ends of channels".into(), vec![]));
-                }
+                self.expect_room()?;
                 if capacity == FALSE {
                     return Ok(Operation::Make(None));
                 }
@@ -197,9 +191,7 @@ impl Machine {
                 Ok(Operation::Choice { branches, is_fair: is_fair != FALSE, skips })
             }
             [SHARE, shared] => {
-                if self.operations.ends.is_full() {
-                    return Err(Fail::Raise("limit", "too many ends of channels".into(), vec![]));
-                }
+                self.expect_room()?;
                 Ok(Operation::Share(self.own_end(shared)?))
             }
             [RETIRE, retired] => Ok(Operation::Retire(self.own_end(retired)?)),
@@ -209,6 +201,11 @@ impl Machine {
             }
             _ => Err(wrong_type("a request", request)),
         }
+    }
+
+    fn expect_room(&self) -> Result<()> {
+        let is_full = self.operations.ends.is_full();
+        if is_full { Err(Fail::Raise("limit", "too many ends of channels".into(), vec![])) } else { Ok(()) }
     }
 
     fn branch(&mut self, word: Word) -> Result<Branch> {
@@ -256,7 +253,8 @@ impl Machine {
     }
 
     /// The operation of the process that runs is over, whatever became of it.
-    pub(super) fn abandon_operation(&mut self, pid: u64) {
+    pub(super) fn abandon_operation(&mut self) {
+        let pid = self.running.pid;
         self.withdraw(pid);
         if let Some(outcome) = self.operations.outcomes.remove(&pid) {
             self.take_back(&outcome);
@@ -316,7 +314,7 @@ fn used_twice(branches: &[Branch]) -> Option<End> {
             return Some(end.clone());
         }
         if let Branch::Send(_, value) = branch {
-            data::ends_of(value, &mut sent);
+            sent.extend(data::ends_of(value));
         }
     }
     sent.into_iter().find(|end| used.contains(&end.number()))

@@ -232,7 +232,7 @@ impl Machine {
             let main = self.table.take(MAIN).expect("the main process does not end");
             self.bring(main);
         }
-        self.abandon_operation(MAIN);
+        self.abandon_operation();
         self.set_ready();
         self.frames.clear();
         (self.kont, self.marks, self.live, self.base) = (NIL, NIL, 0, 0);
