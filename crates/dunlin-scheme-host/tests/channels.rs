@@ -667,16 +667,42 @@ fn poison_of_rust_reaches_scheme_and_back() -> Result {
     })
 }
 
+/// A waker that uses the program, as that of any task may: the drop of an end wakes under no lock of it.
+struct Ask(Program);
+
+impl std::task::Wake for Ask {
+    fn wake(self: std::sync::Arc<Self>) {
+        let _ = self.0.send(ProcessNumber(1 << 40), &1);
+    }
+}
+
+impl Ask {
+    fn waker(program: &Program) -> std::task::Waker {
+        std::sync::Arc::new(Self(program.clone())).into()
+    }
+}
+
+#[test]
+fn end_in_a_value_that_is_too_deep_is_dropped_outside_of_the_program() -> Result {
+    block_on(async {
+        let program = Program::new();
+        let ((mut line, calls), (tx, mut rx)) = (channel::<Value>(), channel::<u8>());
+        program.define("calls", &calls.into_end())?;
+        let mut next = std::pin::pin!(rx.recv());
+        let waker = Ask::waker(&program);
+        assert!(next.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+        let text = "(guard (e (#t (error-object-kind e))) (channel-receive calls))";
+        let process = program.spawn("test", text)?;
+        let deep = (0..600).fold(Value::End(tx.into_end()), |inner, _| Value::List(vec![inner]));
+        line.send(deep).await?;
+        assert_eq!(process.await?, Value::Symbol("channel".into()));
+        assert_eq!(next.await, Err(RecvError::Closed));
+        Ok(())
+    })
+}
+
 #[test]
 fn rust_may_drop_an_end_whose_waker_uses_the_program() -> Result {
-    // Dropping the last end of a killed process wakes a task; that must not happen under a lock of the
-    // program.
-    struct Ask(Program);
-    impl std::task::Wake for Ask {
-        fn wake(self: std::sync::Arc<Self>) {
-            let _ = self.0.send(ProcessNumber(1 << 40), &1);
-        }
-    }
     block_on(async {
         let program = Program::new();
         let (tx, mut rx) = channel::<u8>();
@@ -687,7 +713,7 @@ fn rust_may_drop_an_end_whose_waker_uses_the_program() -> Result {
         assert_eq!(rx.recv().await?, 1);
         began.recv().await?;
         let mut next = std::pin::pin!(rx.recv());
-        let waker = std::task::Waker::from(std::sync::Arc::new(Ask(program.clone())));
+        let waker = Ask::waker(&program);
         assert!(next.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
         holder.pid().kill();
         let _ = holder.await;

@@ -85,7 +85,12 @@ impl Machine {
         }
         match outcome {
             Some(Outcome::Done(branch, value)) => {
-                let word = self.import(&value, Some(self.running.pid)).map_err(|error| refused(&error.to_string()))?;
+                let imported = self.import(&value, Some(self.running.pid));
+                let word = imported.map_err(|error| {
+                    // To drop them here would wake others while the machine is in use.
+                    self.operations.ends.release_value(&value);
+                    refused(&error.to_string())
+                })?;
                 if self.vector(request, "a request")?.first() == Some(&MAKE) {
                     let ends = data::ends_of(&value);
                     ends.into_iter().for_each(|end| self.operations.ends.add_new(end, self.running.pid));
