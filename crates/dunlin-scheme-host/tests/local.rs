@@ -43,21 +43,35 @@ fn operation_that_waits_when_it_is_interrupted_is_withdrawn() {
 }
 
 #[test]
-fn operation_that_fuel_ends_is_withdrawn() {
+fn operation_that_fuel_ends_is_asked_anew_with_its_ends() {
+    let definitions = format!("{CHANNEL} (define-values (line-out line-in) (make-channel)) (define sender #f)");
+    let wait = "(define sender (spawn (lambda () (channel-send line-out out)))) (?)";
+    let is_received = "(or (not sender) (channel-sender? (channel-receive line-in 5 'late)))";
+    // The fuel ends at each point, until both processes wait.
+    for fuel in 0..10_000 {
+        let mut scheme = machine();
+        scheme.eval("test", &definitions).unwrap();
+        scheme.set_fuel(fuel);
+        let ended = scheme.eval("test", wait).unwrap_err();
+        scheme.set_fuel(1_000_000);
+        assert_eq!(scheme.eval("test", is_received).unwrap(), "#t", "{fuel}");
+        if ended == Error::Deadlock {
+            return;
+        }
+        assert_eq!(ended, Error::OutOfFuel, "{fuel}");
+    }
+    panic!("the processes never wait");
+}
+
+#[test]
+fn operation_takes_fuel_before_its_process_waits() {
     let mut scheme = machine();
     scheme.eval("test", CHANNEL).unwrap();
-    let text = "(define-values (line-out line-in) (make-channel))
-        (define (forever) (forever))
-        (define sender (spawn (lambda () (channel-send line-out out) 'sent)))
-        (forever)";
-    for fuel in (0..400).step_by(7) {
-        scheme.set_fuel(fuel);
-        assert_eq!(scheme.eval("test", text), Err(Error::OutOfFuel), "{fuel}");
-        scheme.set_fuel(1_000_000);
-        // Where the sender had begun, it goes on.
-        scheme.eval("test", "(kill sender)").unwrap_or_default();
-        scheme.eval("test", "(define-values (out in) (make-channel))").unwrap();
-    }
+    // Enough for the calls around the operation, and less than it takes itself.
+    scheme.set_fuel(8);
+    assert_eq!(scheme.eval("test", "(channel-receive other)"), Err(Error::OutOfFuel));
+    scheme.set_fuel(20);
+    assert_eq!(scheme.eval("test", "(channel-receive other)"), Err(Error::Deadlock));
 }
 
 #[test]

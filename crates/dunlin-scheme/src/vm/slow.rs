@@ -364,15 +364,20 @@ impl Machine {
                     }
                 }
             }
-            Control::Operate => match self.operate(argument(state, 1), argument(state, 2)) {
-                Ok(Ok(value)) => state.set_register(1, value),
-                Ok(Err(deadline)) => {
-                    state.pc -= 1;
-                    self.live = state.base + 3;
-                    return Ok(Some(Next::Return(Turn::Operating(deadline))));
+            Control::Operate => {
+                let operated = self.operate(argument(state, 1), argument(state, 2));
+                // Before the process waits: another one would pay for it.
+                state.fuel -= std::mem::take(&mut self.charge) as i64;
+                match operated {
+                    Ok(Ok(value)) => state.set_register(1, value),
+                    Ok(Err(deadline)) => {
+                        state.pc -= 1;
+                        self.live = state.base + 3;
+                        return Ok(Some(Next::Return(Turn::Operating(deadline))));
+                    }
+                    Err(fail) => self.raise_instead(state, fail)?,
                 }
-                Err(fail) => self.raise_instead(state, fail)?,
-            },
+            }
             Control::Uncaught => {
                 let object = argument(state, 1);
                 self.failure = Some(object);
