@@ -889,7 +889,7 @@ pub struct OwnedClaim<E: End> {
 }
 
 impl<E: End> Claim<'_, E> {
-    /// The same claim, held by itself instead of through the handle, which can be used for other things.
+    /// Detaches the claim from its handle, which can be used or dropped while the claim lasts.
     ///
     /// # Examples
     /// ```
@@ -899,10 +899,12 @@ impl<E: End> Claim<'_, E> {
     /// let mut tx = tx.share();
     /// let mut stage = tx.claim().await.unwrap().into_owned();
     /// assert!(tx.try_claim().is_err());
+    /// let mut other = tx.clone();
+    /// drop(tx);
     /// let (sent, got) = par!(stage.send(7), rx.recv());
     /// assert_eq!((sent, got), (Ok(()), Ok(7)));
     /// drop(stage);
-    /// assert!(tx.try_claim().is_ok());
+    /// assert!(other.try_claim().is_ok());
     /// # });
     /// ```
     pub fn into_owned(mut self) -> OwnedClaim<E> {

@@ -317,7 +317,7 @@ fn message_does_not_disturb_a_process_that_waits_for_a_channel() {
 }
 
 #[test]
-fn shared_end_is_every_process_s_and_claimed_by_one() {
+fn shared_end_is_used_by_all_processes_and_claimed_by_one() {
     let text = format!(
         "{CHANNEL}
         (define out* (channel-share out))
@@ -421,7 +421,7 @@ enum Order {
 }
 
 #[test]
-fn rust_and_scheme_meet_in_a_typed_channel() -> Result {
+fn typed_channel_carries_values_between_rust_and_scheme() -> Result {
     block_on(async {
         let program = Program::new();
         let ((tx, mut rx), (mut orders, shop)) = (channel::<Order>(), channel::<(u8, Order)>());

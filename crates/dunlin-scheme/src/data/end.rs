@@ -8,8 +8,8 @@ use std::sync::{Arc, LazyLock};
 
 use crate::heap::word;
 
-/// An end of a channel, as a part of a value. A machine only names it: what carries out
-/// [operations](crate::Operation) knows what it is.
+/// An end of a channel, as a part of a value. A machine only names it: the code that carries out
+/// [operations](crate::Operation) knows its type.
 ///
 /// Clones are the same end. An end that is not shared belongs to one process at a time; a message that holds
 /// it takes it along. Once the last clone is dropped, so is the end.
@@ -18,9 +18,9 @@ use crate::heap::word;
 /// use std::sync::Arc;
 /// use dunlin_scheme::{End, EndKind};
 ///
-/// let end = End::new(EndKind::Sender, false, Arc::new("whatever sends"));
+/// let end = End::new(EndKind::Sender, false, Arc::new("a sender"));
 /// assert_eq!(end.kind(), EndKind::Sender);
-/// assert_eq!(end.get::<&str>(), Some(&"whatever sends"));
+/// assert_eq!(end.get::<&str>(), Some(&"a sender"));
 /// ```
 #[derive(Clone)]
 pub struct End {

@@ -9,7 +9,7 @@ use crate::data::{End, Value};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Operation {
-    /// A channel in which so many values may wait; `None` for a rendezvous. The value of the outcome is a
+    /// A channel in which this many values may wait; `None` for a rendezvous. The value of the outcome is a
     /// list of its sender and its receiver.
     Make(Option<usize>),
     /// One of several operations: the one that is possible first.

@@ -98,7 +98,7 @@ impl Ends {
         self.released.extend(ends.map(|held| held.end));
     }
 
-    /// An end that is in no process's hands.
+    /// An end that no process holds.
     pub(crate) fn release_end(&mut self, end: End) {
         self.released.push(end);
     }

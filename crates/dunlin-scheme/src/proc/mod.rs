@@ -1,6 +1,6 @@
 //! Processes: what one has for itself, and what decides which runs.
 //!
-//! - [`process`]: a process that does not run is data of its own heap, a mailbox, and who hears of its end;
+//! - [`process`]: a process that does not run is data of its own heap, a mailbox, and its links;
 //! - [`table`]: all processes of a program, by number;
 //! - [`channel`]: what processes ask of channels; [`ends`]: which process holds which ends;
 //!   [`operations`]: what is under way;
