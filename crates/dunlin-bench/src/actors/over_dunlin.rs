@@ -76,7 +76,8 @@ impl Actors for Dunlin {
 
     async fn link((_, one): &Self::Parked, (_, other): &Self::Parked) -> Result<()> {
         dunlin::link(one.pid(), other.pid())?;
-        Ok(dunlin::link(other.pid(), one.pid())?)
+        dunlin::link(other.pid(), one.pid())?;
+        Ok(())
     }
 
     async fn exit((_, first): &Self::Parked, (_address, last): Self::Parked) -> Result<Duration> {
