@@ -180,7 +180,7 @@ fn write<T: Portable>(value: &T, format: Format, buffer: &mut Vec<u8>, bytes_max
     }
 }
 
-fn decode<T: Portable>(bytes: &Bytes, terms: Terms) -> Result<T, Why> {
+fn decode<T: Portable>(bytes: &Bytes, terms: Terms, _: bool) -> Result<T, Why> {
     // An unwanted value is dropped inside `catch` as well: a panic must not leave its offer in the state
     // *reading*.
     let read = catch(|| match read_value::<T>(terms.format, bytes) {

@@ -39,12 +39,12 @@ fn check(bytes: u64, bytes_max: u64) -> Result<(), Why> {
     if bytes > bytes_max { Err(Why::TooLarge { bytes, bytes_max }) } else { Ok(()) }
 }
 
-/// Reads a message.
-pub(crate) fn read<T: Portable>(bytes: &Bytes, terms: Terms) -> Result<T, Why> {
+/// Reads a message. `is_apart`: its bytes are not part of a larger buffer.
+pub(crate) fn read<T: Portable>(bytes: &Bytes, terms: Terms, is_apart: bool) -> Result<T, Why> {
     let mut slot = None;
     let value_of_any: &mut dyn Any = &mut slot;
     if let Some(slot) = value_of_any.downcast_mut::<Option<Bytes>>() {
-        *slot = Some(kept(bytes));
+        *slot = Some(if is_apart { bytes.clone() } else { kept(bytes) });
     } else if let Some(slot) = value_of_any.downcast_mut::<Option<Vec<u8>>>() {
         *slot = Some(bytes.to_vec());
     }

@@ -14,7 +14,31 @@ const SHARED_MIN: usize = 2 << 10;
 
 /// Arrived bytes, as a message keeps them.
 pub fn kept(bytes: &Bytes) -> Bytes {
-    if bytes.len() < SHARED_MIN { Bytes::copy_from_slice(bytes) } else { bytes.clone() }
+    if bytes.len() < SHARED_MIN { copied(bytes) } else { bytes.clone() }
+}
+
+/// A copy of these bytes, in an allocation of their own. The first clone of `Bytes` that come from a vector
+/// allocates, too: clones of few bytes do not.
+pub(crate) fn copied(bytes: &[u8]) -> Bytes {
+    let mut few = Few { bytes: [0; FEW], length: bytes.len() };
+    match few.bytes.get_mut(..bytes.len()) {
+        Some(room) => room.copy_from_slice(bytes),
+        None => return Bytes::copy_from_slice(bytes),
+    }
+    Bytes::from_owner(few)
+}
+
+const FEW: usize = 48;
+
+struct Few {
+    bytes: [u8; FEW],
+    length: usize,
+}
+
+impl AsRef<[u8]> for Few {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
 }
 
 /// Calls user code. If it panics, returns the panic's text.

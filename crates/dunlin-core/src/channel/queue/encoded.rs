@@ -14,8 +14,8 @@ use crate::error::Why;
 /// waker is woken once that is settled.
 pub(crate) type Encode<T> = fn(&T, Terms, u64, &Waker) -> Poll<Result<Bytes, Why>>;
 
-/// Decodes a value.
-pub(crate) type Decode<T> = fn(&Bytes, Terms) -> Result<T, Why>;
+/// Decodes a value. The flag: the value may keep the bytes, which are not part of a larger buffer.
+pub(crate) type Decode<T> = fn(&Bytes, Terms, bool) -> Result<T, Why>;
 
 /// The data of a channel's half for the link that joins it to the other half.
 pub(crate) struct Remote<T> {
@@ -98,6 +98,7 @@ impl<T> Remote<T> {
             ticket,
             number,
             bytes,
+            is_apart: false,
             decode: self.decode,
             terms: self.terms,
             request: None,
@@ -138,6 +139,8 @@ pub(crate) enum Slot {
         ticket: u64,
         number: u64,
         value: Bytes,
+        /// The bytes are not part of a larger buffer.
+        is_apart: bool,
         /// The number of the read that decodes the value.
         read: Option<u64>,
     },
@@ -276,6 +279,8 @@ pub(crate) struct Reading<T> {
     pub(super) ticket: u64,
     pub(super) number: u64,
     pub(super) bytes: Bytes,
+    /// They are not part of a larger buffer.
+    pub(super) is_apart: bool,
     pub(super) decode: Decode<T>,
     pub(super) terms: Terms,
     /// It has places for replies in it, which this link accepts.
@@ -291,7 +296,7 @@ impl<T> Reading<T> {
             return;
         }
         self.value = Some(match &self.request {
-            None => (self.decode)(&self.bytes, self.terms),
+            None => (self.decode)(&self.bytes, self.terms, self.is_apart),
             Some(_) => self.decode_request(),
         });
     }
@@ -300,7 +305,7 @@ impl<T> Reading<T> {
     fn decode_request(&mut self) -> Result<T, Why> {
         let mut value = Err(Why::Unsendable("the message is empty".into()));
         let mut read = |bytes: &Bytes| {
-            value = (self.decode)(bytes, self.terms);
+            value = (self.decode)(bytes, self.terms, self.is_apart);
             value.as_ref().map(drop).map_err(Clone::clone)
         };
         self.places = self.request.as_ref().map(|link| link.read_request(&self.bytes, &mut read)).transpose()?;

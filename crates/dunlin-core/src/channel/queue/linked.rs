@@ -22,6 +22,7 @@ use crate::channel::words::{Ended, Link, SentPlaces, Word};
 use crate::choice::decision::{Branching, Reserve, Reserver};
 use crate::error::{Failed, MessageId, Why};
 use crate::handle::Handle;
+use crate::portable::scratch::copied;
 
 /// The bytes of a choice's offer are kept up to this size. A larger value is encoded once a receiver has
 /// reserved the offer: otherwise a choice that is made repeatedly would encode it each time.
@@ -36,7 +37,7 @@ const ALONE_MIN: usize = 256 << 10;
 /// The bytes of a value that no receive waits for. Values that arrive together share one buffer, which any
 /// part keeps alive.
 fn apart(value: Bytes) -> Bytes {
-    if value.len() < SHARED_MIN { Bytes::copy_from_slice(&value) } else { value }
+    if value.len() < SHARED_MIN { copied(&value) } else { value }
 }
 
 // ---- the slot
@@ -107,7 +108,7 @@ impl<T> Queue<T> {
                 self.next_ticket += 1;
                 remote.has_places |= has_places;
                 let value = if is_watched { value } else { apart(value) };
-                remote.slot = Slot::In { ticket, number, value, read: None };
+                remote.slot = Slot::In { ticket, number, value, is_apart: !is_watched, read: None };
                 Ok(())
             }
             _ => Err(value),
@@ -117,12 +118,14 @@ impl<T> Queue<T> {
     /// Begins the read of the offer in the slot, for a receive.
     pub(crate) fn read_slot(&mut self) -> Option<Reading<T>> {
         let remote = self.remote.as_deref_mut()?;
-        let Slot::In { ticket, value, read: read @ None, .. } = &mut remote.slot else { return None };
+        let Slot::In { ticket, value, is_apart, read: read @ None, .. } = &mut remote.slot else { return None };
         let number = remote.reads;
         remote.reads += 1;
         *read = Some(number);
-        let (ticket, bytes) = (*ticket, value.clone());
-        Some(remote.reading_of_offer(ticket, number, bytes))
+        let (ticket, bytes, is_apart) = (*ticket, value.clone(), *is_apart);
+        let mut reading = remote.reading_of_offer(ticket, number, bytes);
+        reading.is_apart = is_apart;
+        Some(reading)
     }
 
     /// Takes the offer in the slot for the receive that has read it. `None`: it is not there any more.
@@ -150,7 +153,7 @@ impl<T> Queue<T> {
                 let value = value.take().map_or(Value::Gone, Value::Here);
                 (ticket, value, standing, waker.take(), None, Linked::NOTHING)
             }
-            Slot::In { ticket, number, value, read } => {
+            Slot::In { ticket, number, value, read, .. } => {
                 let far = FromFar { of: Handle::END, number, choice: None, unread: Unread::No, ask: None };
                 let mut linked = Linked::NOTHING;
                 linked.make().read = read;
