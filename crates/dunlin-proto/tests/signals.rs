@@ -121,7 +121,17 @@ impl World {
                 self.heard.push(Heard::Message(u64::from_be_bytes(message[..].try_into().unwrap())));
                 self.pair.machines[at].post_received(number, from, message.len() as u64);
             }
-            Action::Signal(SignalHears::Watch(watching, watch, of)) if at == HOME => {
+            Action::Signal(heard) => self.hear(at, *heard),
+            Action::Declined(_, what) => self.declined.push(what),
+            Action::Connection(_, State::Down(why)) => self.downs.push((at, why)),
+            _ => {}
+        }
+    }
+
+    fn hear(&mut self, at: usize, heard: SignalHears) {
+        let now = self.pair.time();
+        match heard {
+            SignalHears::Watch(watching, watch, of) if at == HOME => {
                 match self.alive.get_mut(&of.number) {
                     Some(_) if of != process(of.number) => {
                         self.pair.machines[HOME].signal_refused(now, watching.node, 1)
@@ -131,20 +141,17 @@ impl World {
                 }
                 self.pair.machines[HOME].down(watching, watch, Exit::of(Reason::NoSuchProcess));
             }
-            Action::Signal(SignalHears::Unwatch(_, watch)) if at == HOME => {
+            SignalHears::Unwatch(_, watch) if at == HOME => {
                 self.alive.values_mut().for_each(|watches| watches.retain(|(_, other)| *other != watch));
             }
-            Action::Signal(SignalHears::AllUnwatched(_)) if at == HOME => {
+            SignalHears::AllUnwatched(_) if at == HOME => {
                 self.alive.values_mut().for_each(Vec::clear);
             }
-            Action::Signal(SignalHears::Down(node, watch, exit)) => {
+            SignalHears::Down(node, watch, exit) => {
                 assert_eq!((at, node), (WATCHER, NODES[HOME]));
                 self.heard.push(Heard::Down(watch, exit.reason));
             }
-            Action::Signal(signal) => self.signals.push(signal),
-            Action::Declined(_, what) => self.declined.push(what),
-            Action::Connection(_, State::Down(why)) => self.downs.push((at, why)),
-            _ => {}
+            signal => self.signals.push(signal),
         }
     }
 

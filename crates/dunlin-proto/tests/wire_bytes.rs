@@ -88,15 +88,15 @@ fn to_home() -> Vec<ToHome> {
         ToHome::Take(3),
         ToHome::Quiet,
         ToHome::Drain,
-        ToHome::State(Moved { epoch: 1, transfer: 2, sender: None, ended: None, credits: 3, values: 4 }),
-        ToHome::State(Moved {
+        ToHome::State(Box::new(Moved { epoch: 1, transfer: 2, sender: None, ended: None, credits: 3, values: 4 })),
+        ToHome::State(Box::new(Moved {
             epoch: 1,
             transfer: 2,
             sender: Some((NODE, addresses())),
             ended: Some(End::Lost),
             credits: 3,
             values: 4,
-        }),
+        })),
         ToHome::Reply(krill()),
         ToHome::ReplyComes,
     ]

@@ -506,7 +506,7 @@ impl World {
                 Action::Proxy(channel, heard) => self.proxy_hears(proc, channel, heard),
                 Action::Read(..) => self.broke("a value is read, and no program reads here"),
                 Action::Replied(..) | Action::Unwanted(_) => self.broke("a call ends, and no program calls here"),
-                Action::Names(life, said) => self.names_heard(proc, life, said),
+                Action::Names(life, said) => self.names_heard(proc, life, *said),
                 Action::ClosedRelayed(_, _, why) => self.made_room(proc, &why),
                 Action::Post(_) | Action::Signal(_) => {
                     self.broke("a mailbox or a process is used, and no program here has one");

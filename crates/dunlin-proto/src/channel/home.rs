@@ -339,10 +339,7 @@ impl Channels {
                 self.attach_here(peers, from, channel, &theirs);
                 Ok(())
             }
-            ToHome::Value { head, total, first } => {
-                let value = self.admit_value(peers, from, channel, head, total)?;
-                self.value_begins(peers, from, channel, value, first)
-            }
+            ToHome::Value { head, total, first } => self.hear_value(peers, from, channel, head, total, first),
             said => {
                 let Some(home) = self.homes.get_mut(&channel) else {
                     peers.hears_nothing(from);
@@ -469,14 +466,15 @@ impl Channels {
     }
 
     /// A value begins: decides whether it is kept, and what it costs.
-    fn admit_value(
+    fn hear_value(
         &mut self,
         peers: &mut impl Peers,
         from: NodeId,
         channel: ChannelId,
         head: Head,
         total: u64,
-    ) -> Result<Begun, PeerMisbehaved> {
+        first: Bytes,
+    ) -> Result<(), PeerMisbehaved> {
         let (mut wanted, mut kept, mut stands) = (false, true, true);
         if let Some(home) = self.homes.get_mut(&channel)
             && let Some(attached) = home.attached.get_mut(&from)
@@ -503,9 +501,25 @@ impl Channels {
                 }
                 wanted = false;
             }
+            let is_whole = first.len() as u64 == total;
+            if let Head::Offer(ticket) = head
+                && wanted
+                && kept
+                && is_whole
+                && !planted!(AckOnArrival)
+            {
+                // The common case: the channel is not searched for again.
+                let charge = peers.charge(from, channel, total, true, stands)?;
+                if charge.way == Way::Credit {
+                    attached.offered(ticket, head, charge);
+                    peers.hears(channel, from, HomeHears::Offered(ticket, first));
+                    return Ok(());
+                }
+                return self.value_begins(peers, from, channel, Begun { head, total, wanted, charge }, first);
+            }
         }
         let charge = peers.charge(from, channel, total, wanted && kept, stands)?;
-        Ok(Begun { head, total, wanted, charge })
+        self.value_begins(peers, from, channel, Begun { head, total, wanted, charge }, first)
     }
 
     fn value_begins(
@@ -518,7 +532,6 @@ impl Channels {
     ) -> Result<(), PeerMisbehaved> {
         let Begun { head, total, wanted, charge } = value;
         if wanted && first.len() as u64 == total && charge.way == Way::Credit {
-            // The common case.
             return self.value_is_whole(peers, from, channel, Whole { head, bytes: first, charge });
         }
         match peers.begin_value(from, channel, value, first) {
@@ -584,16 +597,14 @@ impl Channels {
         }
         match head {
             Head::Offer(ticket) => {
-                attached.open.insert(ticket, Standing::Firm);
-                attached.charges.add(ticket, head.kind(), charge);
+                attached.offered(ticket, head, charge);
                 peers.hears(channel, from, HomeHears::Offered(ticket, value));
                 if planted!(AckOnArrival) {
                     self.taken(peers, channel, from, ticket);
                 }
             }
             Head::Unread(ticket) => {
-                attached.open.insert(ticket, Standing::Firm);
-                attached.charges.add(ticket, head.kind(), charge);
+                attached.offered(ticket, head, charge);
                 peers.hears(channel, from, HomeHears::OfferedUnread(ticket, value));
             }
             Head::Grant(ticket, request) | Head::GrantUnread(ticket, request) => match attached.open.get_mut(&ticket) {

@@ -461,6 +461,12 @@ impl Attached {
             told: true,
         }
     }
+
+    /// A value is offered, whose bytes are here.
+    pub(crate) fn offered(&mut self, ticket: Ticket, head: Head, charge: Charge) {
+        self.open.insert(ticket, Standing::Firm);
+        self.charges.add(ticket, head.kind(), charge);
+    }
 }
 
 /// Checks that a node with a sending half may send this.

@@ -349,11 +349,12 @@ impl Channels {
             return Ok(());
         }
         // The home may still send to a half that is gone here: the two have crossed.
-        let said = match self.hear_travelling_home(peers, from, channel, said)? {
-            Some(said) => said,
-            None => return Ok(()),
+        let Some(proxy) = self.proxies.get_mut(&channel) else {
+            return Ok(self.hear_home_of_none(peers, from, channel, &said));
         };
-        let Some(proxy) = self.proxies.get_mut(&channel) else { return Ok(()) };
+        if said.is_about_place() {
+            return self.hear_travelling_home(peers, from, channel, said);
+        }
         if proxy.home != from {
             // The home of its first stay may still send to a half that has come back.
             let first = proxy.way.transfer == 0;
@@ -366,6 +367,7 @@ impl Channels {
         if proxy.unanswered && !matches!(said, FromHome::Attached(_) | FromHome::Rejected(_)) {
             return Ok(());
         }
+        let may_be_over = proxy.gone || matches!(said, FromHome::Ended(_));
         let heard = match said {
             FromHome::Attached(terms) => {
                 (proxy.unanswered, proxy.early) = (false, false);
@@ -489,7 +491,9 @@ impl Channels {
             | FromHome::Drained => unreachable!("they were heard above"),
         };
         peers.proxy_hears(channel, heard);
-        self.forget_proxy_if_over(peers, channel);
+        if may_be_over {
+            self.forget_proxy_if_over(peers, channel);
+        }
         Ok(())
     }
 

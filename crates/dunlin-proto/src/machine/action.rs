@@ -39,11 +39,11 @@ pub enum Action {
     /// No caller waits for the reply that this node [holds](crate::Machine::hold_reply) the place for.
     Unwanted(ChannelId),
     /// A message of the name service, from this node.
-    Names(Life, Names),
+    Names(Life, Box<Names>),
     /// About a mailbox.
     Post(PostHears),
     /// From a process of another node, or about one.
-    Signal(SignalHears),
+    Signal(Box<SignalHears>),
     /// That node requests a value that was [offered unread](crate::Machine::offer_unread) here. The value
     /// goes over this channel, whose home is at that node and whose sending half is here.
     Read(NodeId, ChannelId, Read),
@@ -54,6 +54,12 @@ pub enum Action {
     /// The result of [`Machine::introduce`](crate::Machine::introduce): the node at this address, which may
     /// be this one, or an error.
     Introduced(String, Result<NodeId, String>),
+}
+
+impl Action {
+    pub(crate) fn signal(heard: SignalHears) -> Self {
+        Self::Signal(Box::new(heard))
+    }
 }
 
 /// The outcome of a call, at the caller's node.

@@ -242,7 +242,7 @@ impl Machine {
                     self.endpoint.connection(node).met
                 };
                 let incarnation = met.expect("it has shaken hands");
-                self.endpoint.actions.push_back(Action::Names(Life { node, incarnation }, said));
+                self.endpoint.actions.push_back(Action::Names(Life { node, incarnation }, Box::new(said)));
             }
         }
         Ok(())

@@ -55,7 +55,7 @@ impl Endpoint {
         };
         connection.watches.begins(watch, charge);
         let from = self.contact(node);
-        self.act(Action::Signal(SignalHears::Watch(from, watch, of)));
+        self.act(Action::signal(SignalHears::Watch(from, watch, of)));
         Ok(())
     }
 
@@ -68,7 +68,7 @@ impl Endpoint {
             self.tell_credit(node, false);
         }
         let by = self.contact(node);
-        self.act(Action::Signal(SignalHears::Exit { by, to, from, exit: Box::new(exit) }));
+        self.act(Action::signal(SignalHears::Exit { by, to, from, exit: Box::new(exit) }));
         Ok(())
     }
 
@@ -79,10 +79,10 @@ impl Endpoint {
         let reason = if matches!(why, Down::Left) { Reason::NodeLeft } else { Reason::NodeLost };
         for watch in asked {
             let exit = Exit { text: why.to_string(), ..Exit::of(reason) };
-            self.act(Action::Signal(SignalHears::Down(node, watch, Box::new(exit))));
+            self.act(Action::signal(SignalHears::Down(node, watch, Box::new(exit))));
         }
         if is_watched {
-            self.act(Action::Signal(SignalHears::AllUnwatched(node)));
+            self.act(Action::signal(SignalHears::AllUnwatched(node)));
         }
     }
 }
@@ -220,24 +220,24 @@ impl Machine {
             Signal::Unwatch(watch) => match connection.watches.ends(watch) {
                 Some(charge) => {
                     endpoint.release(node, charge);
-                    endpoint.act(Action::Signal(SignalHears::Unwatch(node, watch)));
+                    endpoint.act(Action::signal(SignalHears::Unwatch(node, watch)));
                 }
                 None => endpoint.hears_nothing(now, node),
             },
             Signal::Down { watch, exit } => match connection.watches.asked_ends(watch) {
-                true => endpoint.act(Action::Signal(SignalHears::Down(node, watch, Box::new(exit)))),
+                true => endpoint.act(Action::signal(SignalHears::Down(node, watch, Box::new(exit)))),
                 // The watch has ended here meanwhile.
                 false => endpoint.hears_nothing(now, node),
             },
             Signal::Link { source, target } => {
-                endpoint.act(Action::Signal(SignalHears::Link { by: node, source, target }));
+                endpoint.act(Action::signal(SignalHears::Link { by: node, source, target }));
             }
             Signal::Unlink { source, target } => {
-                endpoint.act(Action::Signal(SignalHears::Unlink { by: node, source, target }));
+                endpoint.act(Action::signal(SignalHears::Unlink { by: node, source, target }));
             }
             Signal::Exit { to, from, exit } => endpoint.exit_comes(node, to, from, exit)?,
             Signal::Kill { to, by } => {
-                endpoint.act(Action::Signal(SignalHears::Kill { by: node, to, from: by }));
+                endpoint.act(Action::signal(SignalHears::Kill { by: node, to, from: by }));
             }
         }
         Ok(())

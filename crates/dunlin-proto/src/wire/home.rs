@@ -90,6 +90,21 @@ pub enum FromHome {
     Unread(u64),
 }
 
+impl FromHome {
+    /// Whether it is about the places of the channel's ends, rather than about offers.
+    pub(crate) fn is_about_place(&self) -> bool {
+        matches!(
+            self,
+            Self::HomeIs { .. }
+                | Self::NotHome(_)
+                | Self::Fenced(_)
+                | Self::Moving { .. }
+                | Self::Superseded(_)
+                | Self::Drained
+        )
+    }
+}
+
 impl Wire for FromHome {
     const KINDS: &'static [(u8, Facts)] = kind::KINDS;
 

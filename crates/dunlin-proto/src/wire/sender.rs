@@ -54,7 +54,7 @@ pub enum ToHome {
     /// answers.
     Drain,
     /// From the old home to the new one: the state of the channel; the values of its buffer follow.
-    State(Moved),
+    State(Box<Moved>),
     /// The reply of a call, to the node that has called; the number of the channel is that of the
     /// [place](crate::Machine::hold_reply) for it. No frame about the place follows.
     Reply(Bytes),
@@ -81,7 +81,7 @@ impl Wire for ToHome {
             Self::Take(transfer) => w.kind(kind::TAKE).number(*transfer),
             Self::Quiet => w.kind(kind::QUIET),
             Self::Drain => w.kind(kind::DRAIN),
-            Self::State(state) => w.kind(kind::STATE).put(state),
+            Self::State(state) => w.kind(kind::STATE).put(&**state),
             Self::Reply(reply) => w.kind(kind::REPLY).string(reply),
             Self::ReplyComes => w.kind(kind::REPLY_COMES),
         };
@@ -98,7 +98,7 @@ impl Wire for ToHome {
             kind::TAKE => Self::Take(r.number("a transfer")?),
             kind::QUIET => Self::Quiet,
             kind::DRAIN => Self::Drain,
-            kind::STATE => Self::State(r.field()?),
+            kind::STATE => Self::State(Box::new(r.field()?)),
             kind::REPLY => Self::Reply(r.bytes("a reply", limits::REPLY)?),
             kind::REPLY_COMES => Self::ReplyComes,
             value => {

@@ -496,12 +496,13 @@ impl World {
             Action::Post(PostHears::Message(from, mailbox, message)) => {
                 self.posts.push((mailbox, from, message.len() as u64));
             }
-            Action::Signal(SignalHears::Watch(watching, watch, of)) => {
-                if of.number != 0 {
+            Action::Signal(heard) => match *heard {
+                SignalHears::Watch(watching, watch, of) if of.number != 0 => {
                     self.machine.down(watching, watch, Exit::of(Reason::NoSuchProcess));
                 }
-            }
-            Action::Signal(SignalHears::Exit { by, exit, .. }) => self.machine.exit_received(by, exit.bytes()),
+                SignalHears::Exit { by, exit, .. } => self.machine.exit_received(by, exit.bytes()),
+                _ => {}
+            },
             // The answer of a node that has nothing under this key.
             Action::Read(_, channel, _) => self.machine.end_proxy(self.now, channel, End::Gone),
             // A half has moved to another node, which has it in addition to those it has attached itself: at
@@ -514,7 +515,6 @@ impl World {
             | Action::Names(..)
             | Action::ClosedRelayed(..)
             | Action::Post(_)
-            | Action::Signal(_)
             | Action::Unrelayed(_)
             | Action::Declined(..)
             | Action::Introduced(..) => {}

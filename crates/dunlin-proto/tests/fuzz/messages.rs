@@ -195,7 +195,7 @@ fn to_home(u: &mut Unstructured<'_>) -> Result<ToHome> {
         8 => ToHome::Take(number(u)?),
         9 => ToHome::Quiet,
         10 => ToHome::Drain,
-        11 => ToHome::State(moved(u)?),
+        11 => ToHome::State(Box::new(moved(u)?)),
         14 => ToHome::Reply(bytes(u, limits::REPLY)?),
         15 => ToHome::ReplyComes,
         kind => {

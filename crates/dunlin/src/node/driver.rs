@@ -27,6 +27,7 @@ use super::bell::Bell;
 use super::carrier::Carrier;
 use super::error::UnsettledEnd;
 use super::events::{Limit, NodeEvent};
+use super::halves::Halves;
 use super::hub::{Heard, Hub, Reclaimed};
 use super::log::Log;
 use super::message;
@@ -77,7 +78,7 @@ impl Driver {
                 locks: AtomicU64::new(0),
                 state: Mutex::new(State {
                     machine,
-                    stretched: BTreeMap::new(),
+                    stretched: Halves::default(),
                     by_core: BTreeMap::new(),
                     first: BTreeMap::new(),
                     awaited: IdMap::new(),
@@ -223,14 +224,14 @@ impl Driver {
                 }
                 self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Connection(node, how)));
             }
-            Action::Names(from, said) => self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Names(from, said))),
+            Action::Names(from, said) => self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Names(from, *said))),
             Action::Replied(channel, replied) => self.deliver(self.replied(state, now, channel, replied), state, quick),
             Action::Unwanted(channel) => self.deliver(self.unwanted(state, channel), state, quick),
             Action::Read(from, channel, read) => {
                 message::serve(from, channel, read, &mut Locked { driver: self, state, now });
             }
             Action::Post(heard) => self.deliver(self.hear_post(state, heard), state, quick),
-            Action::Signal(heard) => self.deliver(self.hear_signal(state, now, heard), state, quick),
+            Action::Signal(heard) => self.deliver(self.hear_signal(state, now, *heard), state, quick),
             Action::Unrelayed(node) => {
                 let source = state.machine.source_of(node);
                 self.with_hub(state, now, |hub, _| hub.refuse_relay(node, source));
@@ -719,7 +720,7 @@ impl Drop for Driver {
         let watched = state.signals.take_all();
         drop(state);
         self.takes_no_more_signals(watched);
-        stretched.into_values().for_each(discard);
+        stretched.into_iter().for_each(discard);
         returned.into_values().for_each(discard);
         discard(hub);
         garbage.into_iter().for_each(discard);

@@ -443,7 +443,7 @@ impl Channels {
             credits,
             values: values.len() as u64,
         };
-        peers.say(to, Frame::ToHome(channel, ToHome::State(state)));
+        peers.say(to, Frame::ToHome(channel, ToHome::State(Box::new(state))));
         for value in values {
             let total = value.len() as u64;
             peers.say(to, Frame::ToHome(channel, ToHome::Value { head: Head::Sent, total, first: value }));
@@ -473,7 +473,7 @@ impl Channels {
                     return Err(PeerMisbehaved::OtherState { epoch: state.epoch, expected });
                 }
                 visitor.missing = state.values;
-                visitor.state = Some(state);
+                visitor.state = Some(*state);
                 visitor.givers.clear();
                 self.complete(peers, channel, from);
                 Ok(())

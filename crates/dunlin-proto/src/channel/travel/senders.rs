@@ -311,22 +311,30 @@ impl Channels {
         self.drop_way(peers, channel, &how);
     }
 
-    /// Handles a home's frames about the places of ends. Returns its frames about offers.
+    /// Handles the frame of a home whose sending half is not here.
+    pub(in crate::channel) fn hear_home_of_none(
+        &mut self,
+        peers: &mut impl Peers,
+        from: NodeId,
+        channel: ChannelId,
+        said: &FromHome,
+    ) {
+        peers.hears_nothing(from);
+        if matches!(said, FromHome::HomeIs { .. }) {
+            // The half has failed meanwhile.
+            peers.say(from, Frame::ToHome(channel, ToHome::Ended(End::Lost)));
+        }
+    }
+
+    /// Handles a home's frames [about the places of ends](FromHome::is_about_place).
     pub(in crate::channel) fn hear_travelling_home(
         &mut self,
         peers: &mut impl Peers,
         from: NodeId,
         channel: ChannelId,
         said: FromHome,
-    ) -> Result<Option<FromHome>, PeerMisbehaved> {
-        let Some(proxy) = self.proxies.get_mut(&channel) else {
-            peers.hears_nothing(from);
-            if matches!(said, FromHome::HomeIs { .. }) {
-                // This half has failed meanwhile.
-                peers.say(from, Frame::ToHome(channel, ToHome::Ended(End::Lost)));
-            }
-            return Ok(None);
-        };
+    ) -> Result<(), PeerMisbehaved> {
+        let Some(proxy) = self.proxies.get_mut(&channel) else { return Ok(()) };
         let is_home = proxy.home == from;
         let taking = matches!(proxy.way.state, Whereabouts::Taking { .. }) && is_home;
         match said {
@@ -349,7 +357,7 @@ impl Channels {
             }
             FromHome::Moving { epoch, to, addresses } if is_home && proxy.way.over.is_none() => {
                 if !taking && proxy.way.state != Whereabouts::Known {
-                    return Ok(None);
+                    return Ok(());
                 }
                 self.home_moves(peers, channel, epoch, to, &addresses)?;
             }
@@ -368,15 +376,9 @@ impl Channels {
                 peers.proxy_hears(channel, ProxyHears::Rests);
             }
             // For a half that was here before.
-            FromHome::HomeIs { .. }
-            | FromHome::NotHome(_)
-            | FromHome::Fenced(_)
-            | FromHome::Moving { .. }
-            | FromHome::Superseded(_)
-            | FromHome::Drained => {}
-            said => return Ok(Some(said)),
+            _ => {}
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Another node has the sender whose outcome was unknown: this half's offers were not taken.
