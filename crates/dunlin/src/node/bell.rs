@@ -33,17 +33,19 @@ impl Bell {
     }
 
     pub(crate) fn ring(&self) {
-        self.has_news.store(true, Ordering::Release);
-        if !self.rung.swap(true, Ordering::AcqRel) {
-            // Not within the lock: the woken task may wait again at once.
-            let waker = lock(&self.waker).take();
-            if let Some(waker) = waker {
-                waker.wake();
-                if self.for_anybody {
-                    world::let_anybody_run_it();
-                }
+        // Not within the lock: the woken task may wait again at once.
+        if let Some(waker) = self.ring_later() {
+            waker.wake();
+            if self.for_anybody {
+                world::let_anybody_run_it();
             }
         }
+    }
+
+    /// Rings, and returns the waker of the task if it waits. The caller must wake it.
+    fn ring_later(&self) -> Option<Waker> {
+        self.has_news.store(true, Ordering::Release);
+        if self.rung.swap(true, Ordering::AcqRel) { None } else { lock(&self.waker).take() }
     }
 
     /// Whether the bell has rung since the last call; if not, the task will be woken.
@@ -73,7 +75,12 @@ impl Bell {
     /// Whether the bell has rung since the last call, whatever the task did meanwhile. A ring after
     /// [`depart`](Self::depart) wakes the task as well.
     pub(super) fn take_news(&self) -> bool {
-        self.has_news.load(Ordering::Acquire) && self.has_news.swap(false, Ordering::AcqRel)
+        self.has_news() && self.has_news.swap(false, Ordering::AcqRel)
+    }
+
+    /// Whether [`take_news`](Self::take_news) would return true.
+    pub(super) fn has_news(&self) -> bool {
+        self.has_news.load(Ordering::Acquire)
     }
 
     /// This channel needs work. `false`: not here any more. The caller then has to ring the bell.
@@ -152,12 +159,13 @@ impl EndWaker {
         *lock(&self.carrier) = bell;
     }
 
-    /// Wakes the task that carries the end's connection, to do what the machine requires.
-    pub(super) fn wake_carrier(&self) {
-        let carrier = lock(&self.carrier).clone().filter(|bell| !bell.is_closed());
-        if let Some(bell) = carrier.or_else(|| self.common.upgrade()) {
-            bell.ring();
+    /// Rings for the task that carries the end's connection, which then does what the machine requires.
+    /// Returns its waker if it waits: the caller must wake it.
+    pub(super) fn ring_carrier(&self) -> Option<Waker> {
+        if let Some(bell) = lock(&self.carrier).as_ref().filter(|bell| !bell.is_closed()) {
+            return bell.ring_later();
         }
+        self.common.upgrade().map(|bell| Waker::from(Arc::new(Rings(bell))))
     }
 
     /// Lists the channel elsewhere: no task looks any more where it was listed.
@@ -181,5 +189,14 @@ impl Wake for EndWaker {
         if !self.stirred.swap(true, Ordering::SeqCst) {
             self.list_anew();
         }
+    }
+}
+
+/// Rings a bell.
+struct Rings(Arc<Bell>);
+
+impl Wake for Rings {
+    fn wake(self: Arc<Self>) {
+        self.0.ring();
     }
 }

@@ -182,7 +182,10 @@ impl Carrier {
                 driver.speak(|locked| {
                     if !self.quick.is_empty() {
                         driver.end_quick(locked.state, &mut self.quick);
-                        driver.act(locked.state, locked.now);
+                        // Whatever has called the machine meanwhile has rung.
+                        if self.bell.has_news() || !locked.state.garbage.is_empty() {
+                            driver.act(locked.state, locked.now);
+                        }
                     }
                     self.fill(locked, false);
                 });

@@ -171,6 +171,7 @@ mod events;
 #[cfg(test)]
 mod far;
 mod files;
+mod halves;
 mod hub;
 mod id;
 mod identity;

@@ -30,6 +30,7 @@ use super::bell::{Bell, EndWaker};
 use super::budget::Budget;
 use super::codec::Encoding;
 use super::events::{Limit, NodeEvent};
+use super::halves::Halves;
 use super::hub::{Hub, Reclaimed};
 use super::id::Half;
 use super::log::{Line, Log};
@@ -45,7 +46,7 @@ use crate::world::Clock;
 pub(crate) struct State {
     pub(crate) machine: Machine,
     // Boxed: a node of a B-tree is a third empty, or more.
-    pub(super) stretched: BTreeMap<Half, Box<Stretched>>,
+    pub(super) stretched: Halves<Box<Stretched>>,
     /// The halves here, by their channels in the core.
     pub(super) by_core: BTreeMap<CoreId, Half>,
     /// Channels in the core with an end in a message for the first time, and their names there.
@@ -225,6 +226,11 @@ impl Guarded {
         self.read.store(now.0, Ordering::Relaxed);
         now
     }
+
+    /// When the clock was last read.
+    pub(super) fn lately(&self) -> Time {
+        Time(self.read.load(Ordering::Relaxed))
+    }
 }
 
 /// A task that can be added from anywhere: of the hub for a declaration, about a call, or about a mailbox.
@@ -295,7 +301,7 @@ impl Driver {
     /// When the clock was last read. It is read before each work, and during a work as often as the watch
     /// looks: to read it for every word would cost more than the word.
     pub(super) fn lately(&self) -> Time {
-        Time(self.guarded.read.load(Ordering::Relaxed))
+        self.guarded.lately()
     }
 
     /// Calls the machine, with the time of [lately](Self::lately). The next caller of [`act`](Self::act)

@@ -120,6 +120,8 @@ pub(super) struct HalfJob {
     bridge: Box<dyn Bridge>,
     waker: Arc<EndWaker>,
     told: VecDeque<Told>,
+    /// The agent has asked to be polled.
+    is_stirred: bool,
     /// The remaining work takes longer, or involves user's code.
     is_left: bool,
 }
@@ -140,7 +142,7 @@ impl QuickJob {
 
 impl HalfJob {
     fn run(&mut self) {
-        let Self { bridge, waker, told, is_left, .. } = self;
+        let Self { bridge, waker, told, is_stirred, is_left, .. } = self;
         let ran = catch(|| {
             while let Some(next) = told.pop_front() {
                 if let Err(next) = bridge.hear_quickly(next) {
@@ -148,7 +150,7 @@ impl HalfJob {
                     return false;
                 }
             }
-            bridge.poll_quickly(&Context::from_waker(&Waker::from(waker.clone())))
+            !*is_stirred || bridge.poll_quickly(&Context::from_waker(&Waker::from(waker.clone())))
         });
         *is_left = ran != Ok(true);
     }
@@ -173,11 +175,10 @@ impl Driver {
     pub(super) fn begin_quick(&self, state: &mut State, bell: &Bell, jobs: &mut Vec<QuickJob>) {
         bell.take_if(|half| {
             let Some(stretched) = state.stretched.get_mut(&half) else { return false };
-            let is_quick = stretched.quick_job(half, jobs).is_some();
-            if is_quick {
-                stretched.waker.heed();
-            }
-            is_quick
+            let Some(job) = stretched.quick_job(half, jobs) else { return false };
+            job.is_stirred = true;
+            stretched.waker.heed();
+            true
         });
     }
 
@@ -373,7 +374,7 @@ impl Stretched {
             let bridge = self.bridge.take_if(|_| is_quick)?;
             let (waker, told) = (self.waker.clone(), std::mem::take(&mut self.told));
             self.quick = jobs.len();
-            jobs.push(QuickJob::Half(HalfJob { half, bridge, waker, told, is_left: false }));
+            jobs.push(QuickJob::Half(HalfJob { half, bridge, waker, told, is_stirred: false, is_left: false }));
         }
         match jobs.get_mut(self.quick) {
             Some(QuickJob::Half(job)) => {
@@ -400,9 +401,14 @@ impl Stretched {
         self.bridge = Some(job.bridge);
         self.is_slow = job.is_left;
         self.again |= job.is_left || !self.told.is_empty();
-        // The remaining words come before those that arrived since.
-        job.told.extend(self.told.drain(..));
-        self.told = job.told;
+        if self.told.is_empty() {
+            // Keeps the allocation.
+            std::mem::swap(&mut self.told, &mut job.told);
+        } else {
+            // The remaining words come before those that arrived since.
+            job.told.append(&mut self.told);
+            self.told = job.told;
+        }
         if std::mem::take(&mut self.again) {
             self.waker.wake_by_ref();
         }
@@ -507,7 +513,7 @@ impl State {
 
     /// The halves with messages still to go that no caller waits for.
     pub(super) fn owing(&self) -> impl Iterator<Item = Half> {
-        self.stretched.iter().filter(|(_, stretched)| stretched.owes()).map(|(half, _)| *half)
+        self.stretched.iter().filter(|(_, stretched)| stretched.owes()).map(|(half, _)| half)
     }
 
     /// Whether this half has such messages still to go.
@@ -534,10 +540,15 @@ impl State {
     }
 
     /// Something of this channel has been settled: messages that wait for one of its ends try again.
+    #[inline]
     pub(super) fn has_settled(&mut self, channel: ChannelId) {
-        if self.awaited.is_empty() {
-            return;
+        if !self.awaited.is_empty() {
+            self.try_again(channel);
         }
+    }
+
+    #[cold]
+    fn try_again(&mut self, channel: ChannelId) {
         for carrying in self.awaited.remove(&channel).into_iter().flatten() {
             self.tell(carrying, Told::Retry);
         }

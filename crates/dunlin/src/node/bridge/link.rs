@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::task::{Poll, Wake, Waker};
+use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 use dunlin_core::Why;
@@ -47,13 +47,15 @@ impl Tries {
 /// Access to a node's machine in the polls of ends.
 pub(in crate::node) trait Machines: Send + Sync {
     /// Calls the machine, where only a channel is locked. The task that is woken next handles the results.
+    ///
+    /// The time is that of the last reading of the clock, which may be long ago. The machine uses it only to
+    /// dial a node that it has lost, and dials late rather than early: when its time is next read.
     fn speak_now(&self, f: &mut dyn FnMut(&mut State, Time));
 }
 
 impl Machines for Guarded {
     fn speak_now(&self, f: &mut dyn FnMut(&mut State, Time)) {
-        let now = self.now();
-        f(&mut self.locked(), now);
+        f(&mut self.locked(), self.lately());
     }
 }
 
@@ -77,9 +79,7 @@ pub(in crate::node) struct MachineLink {
     encoding: Encoding,
     /// At a home: where the sending half is.
     from: Option<NodeId>,
-    /// Wakes the task that handles the machine's events.
-    waker: Waker,
-    /// Wakes the bridge.
+    /// Wakes the bridge, or the task that handles the machine's events.
     bridge: Arc<EndWaker>,
     /// Offers whose values the machine has not taken, since another request had come meanwhile: they must be
     /// notified that they are no longer reserved.
@@ -105,14 +105,12 @@ impl MachineLink {
         encoding: Encoding,
         from: Option<NodeId>,
     ) -> Arc<Self> {
-        let waker = Waker::from(Arc::new(Task(bridge.clone())));
         Arc::new(Self {
             node,
             driver,
             half,
             encoding,
             from,
-            waker,
             bridge,
             refused: Open::default(),
             is_stuck: AtomicBool::new(false),
@@ -265,7 +263,7 @@ impl Link for MachineLink {
             state.machine.drained(channel, values, bytes);
             state.machine.credit(now, channel, from, places);
         });
-        Some(self.waker.clone())
+        self.bridge.ring_carrier()
     }
 
     fn has_come(&self, bytes: usize, buffered: usize) -> Option<u32> {
@@ -282,7 +280,7 @@ impl Link for MachineLink {
                 Some(from) => self.say_to_sender(word, from, state, now),
             }
         });
-        Some(if is_refused { Waker::from(self.bridge.clone()) } else { self.waker.clone() })
+        if is_refused { Some(Waker::from(self.bridge.clone())) } else { self.bridge.ring_carrier() }
     }
 
     fn write_request(&self, write: &mut dyn FnMut() -> Poll<Result<Bytes, Why>>) -> Poll<Result<Request, Why>> {
@@ -302,7 +300,7 @@ impl Link for MachineLink {
                 self.refuse(ticket);
             }
         });
-        Some(if self.is_stuck() { Waker::from(self.bridge.clone()) } else { self.waker.clone() })
+        if self.is_stuck() { Some(Waker::from(self.bridge.clone())) } else { self.bridge.ring_carrier() }
     }
 
     fn read_request(
@@ -330,7 +328,7 @@ impl Link for MachineLink {
         node.speak_now(&mut |state, _| {
             places.take().into_iter().flat_map(|places| *places).for_each(|(_, held)| state.drop_place(held));
         });
-        Some(self.waker.clone())
+        self.bridge.ring_carrier()
     }
 
     fn close(&self) -> Option<Waker> {
@@ -339,19 +337,6 @@ impl Link for MachineLink {
 
     fn awaited(&self) -> Option<Waker> {
         self.node.upgrade()?.speak_now(&mut |state, _| state.machine.awaited(self.half.0));
-        Some(self.waker.clone())
-    }
-}
-
-/// Wakes the task that carries an end's connection.
-struct Task(Arc<EndWaker>);
-
-impl Wake for Task {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.0.wake_carrier();
+        self.bridge.ring_carrier()
     }
 }
