@@ -124,12 +124,16 @@ impl<T, P> End for Sender<T, P> {
     type Link = Arc<Chan<T>>;
 
     fn link(&self) -> Arc<Chan<T>> {
-        self.chan().make_shared();
+        self.chan().make_shared(true);
         self.chan().clone()
     }
 
     fn hold_back(link: &Arc<Chan<T>>, out: bool, claimer: Claimer) {
         link.claimed(true, out, claimer.0);
+    }
+
+    fn handle_gone(link: &Arc<Chan<T>>, number: u32) {
+        link.sender_handle_gone(Handle::clone_number(number));
     }
 
     fn channel(link: &Arc<Chan<T>>) -> Option<ChannelId> {
@@ -141,7 +145,7 @@ impl<T, P> End for Receiver<T, P> {
     type Link = Arc<Chan<T>>;
 
     fn link(&self) -> Arc<Chan<T>> {
-        self.chan().make_shared();
+        self.chan().make_shared(false);
         self.chan().clone()
     }
 

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 #[cfg(feature = "link")]
 use super::queue::encoded::Encoding;
+#[cfg(feature = "link")]
+use super::words::SentPlaces;
 use crate::choice::decision::Decision;
 use crate::wake::{Few, Stale, Wakes};
 
@@ -24,6 +26,9 @@ pub(crate) struct After<T> {
     #[cfg(feature = "link")]
     // Boxed: every operation makes one of these.
     pub(crate) encoding: Option<Box<Encoding<T>>>,
+    /// Places for replies in a value that was encoded in vain.
+    #[cfg(feature = "link")]
+    pub(crate) places: Few<SentPlaces>,
 }
 
 impl<T> After<T> {
@@ -36,6 +41,8 @@ impl<T> After<T> {
             dropped: Few::default(),
             #[cfg(feature = "link")]
             encoding: None,
+            #[cfg(feature = "link")]
+            places: Few::default(),
         }
     }
 
@@ -47,6 +54,8 @@ impl<T> After<T> {
         #[cfg(feature = "link")]
         debug_assert!(self.encoding.is_none());
         let drops = self.stale.has_some() || self.decisions.has_some() || self.dropped.has_some();
+        #[cfg(feature = "link")]
+        let drops = drops || self.places.has_some();
         if !wakes && !drops {
             // All lists are empty: there is nothing to drop.
             std::mem::forget(self);

@@ -1263,6 +1263,14 @@ impl<T> Chan<T> {
         }
     }
 
+    /// Handles the drop of a handle of a shared sender, and drops what its dropped sends have left behind.
+    pub(crate) fn sender_handle_gone(&self, handle: Handle) {
+        let mut after = After::new();
+        let mut g = self.lock();
+        queue(&mut g).sender_handle_gone(handle, &mut after);
+        publish(&mut g);
+    }
+
     /// Handles the drop of a handle of a shared receiver, and releases what it forgot to release.
     pub(crate) fn handle_gone(&self, handle: Handle) {
         let mut after = After::new();
@@ -1612,15 +1620,19 @@ impl<T> Chan<T> {
 
     // ---- sharing
 
-    /// Gives the channel a queue, so that an end can have several handles.
-    pub(crate) fn make_shared(&self) {
+    /// Gives the channel a queue, so that the sender, or else the receiver, can have several handles. Those of
+    /// a receiver need its agent.
+    pub(crate) fn make_shared(&self, sending: bool) {
         #[cfg(feature = "link")]
         let mut after = After::new();
         let mut g = self.lock();
+        let queue = queue(&mut g);
         #[cfg(feature = "link")]
-        queue(&mut g).keep_agent(&mut after);
+        if !sending {
+            queue.keep_agent(&mut after);
+        }
         #[cfg(not(feature = "link"))]
-        queue(&mut g);
+        let _ = (queue, sending);
         publish(&mut g);
     }
 

@@ -973,9 +973,14 @@ impl<T> Queue<T> {
         }
         if away.abandoned {
             if let Some(mut offer) = self.remove(index, after) {
-                let handle = offer.handle;
-                let value = offer.value.take();
-                value.into_iter().for_each(|value| self.kept.push(Kept { handle, value, unknown: None }));
+                let (handle, owner, value) = (offer.handle, offer.owner, offer.value.take());
+                if owner == Owner::Operation {
+                    value.into_iter().for_each(|value| self.kept.push(Kept { handle, value, unknown: None }));
+                } else {
+                    #[cfg(feature = "link")]
+                    let value = self.keep_spent(value);
+                    after.dropped.extend(value);
+                }
             }
             self.wake_settlers(&mut after.wakes);
         } else if let Some(why) = away.failing {

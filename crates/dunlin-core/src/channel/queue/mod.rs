@@ -364,14 +364,8 @@ impl<T> Queue<T> {
         after: &mut After<T>,
     ) -> Offered {
         #[cfg(feature = "link")]
-        self.needs_agent_for(handle, after);
-        #[cfg(feature = "link")]
         self.drop_all_spent(handle, after);
-        // The next send of an end drops the values that its dropped sends left behind.
-        if !self.kept.is_empty() {
-            let theirs = self.kept.list().extract_if(.., |kept| kept.handle == handle);
-            after.dropped.extend(theirs.map(|kept| kept.value));
-        }
+        self.drop_kept(handle, after);
         let own = choice.map(|(decision, branch)| (&**decision, branch));
         let offered = self.try_offer(handle, source, own, ends, after);
         if !matches!(offered, Offered::Queued(..)) {
@@ -809,6 +803,27 @@ impl<T> Queue<T> {
         match &mut self.offers[index].standing {
             Standing::Away(away) => Some(away),
             _ => None,
+        }
+    }
+
+    /// Handles the drop of a handle of a shared sender, and drops what its dropped sends have left behind.
+    pub(crate) fn sender_handle_gone(&mut self, handle: Handle, after: &mut After<T>) {
+        #[cfg(feature = "link")]
+        self.drop_all_spent(handle, after);
+        self.drop_kept(handle, after);
+        let left = |o: &&mut Offer<T>| o.handle == handle && o.owner == Owner::Operation;
+        for offer in self.offers.iter_mut().filter(left) {
+            if matches!(&offer.standing, Standing::Away(away) if away.abandoned) {
+                offer.owner = Owner::Nobody;
+            }
+        }
+    }
+
+    /// Drops the values that dropped sends of this handle have left behind.
+    fn drop_kept(&mut self, handle: Handle, after: &mut After<T>) {
+        if !self.kept.is_empty() {
+            let theirs = self.kept.list().extract_if(.., |kept| kept.handle == handle);
+            after.dropped.extend(theirs.map(|kept| kept.value));
         }
     }
 

@@ -137,7 +137,8 @@ impl<T> Queue<T> {
             past.buffered.push(remote.reading(BUFFERED, number, bytes));
         }
         past.reads = remote.reads;
-        let Remote { spent, mut decoded, .. } = *remote;
+        let Remote { spent, mut decoded, places, .. } = *remote;
+        after.places.extend(places);
         decoded.iter_mut().for_each(|reading| after.wakes.add(reading.is_not_taken()));
         after.dropped.extend(spent);
         after.dropped.extend(decoded.and_then(|reading| reading.into_value()).and_then(Result::ok));
@@ -155,7 +156,7 @@ impl<T> Queue<T> {
         self.unlink(after);
     }
 
-    /// Makes an agent take over for a handle of a shared end.
+    /// Makes an agent take over for a handle of a shared receiver.
     #[inline]
     pub(super) fn needs_agent_for(&mut self, handle: Handle, after: &mut After<T>) {
         if handle != Handle::END && self.remote.is_some() {
