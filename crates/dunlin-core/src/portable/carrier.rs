@@ -1053,7 +1053,13 @@ impl Inbox {
         let arrival = Arrival { token, end, far: Some(far) };
         match ends.binary_search_by_key(&token, |arrival| arrival.token) {
             Ok(index) => ends[index] = arrival,
-            Err(index) => ends.insert(index, arrival),
+            Err(index) => {
+                if ends.is_empty() {
+                    // Most messages have one end; a vector makes room for four.
+                    ends.reserve_exact(1);
+                }
+                ends.insert(index, arrival);
+            }
         }
     }
 
@@ -1170,6 +1176,10 @@ fn stage<E: Mobile>(end: &E) -> Result<u64, CarryError> {
         }
         let token = staging.ends.len() as u64;
         end.token = token;
+        if token == 0 {
+            // Most messages have one end; a vector makes room for four.
+            staging.ends.reserve_exact(1);
+        }
         staging.ends.push(Staged {
             end,
             place,
