@@ -961,6 +961,25 @@ mod tests {
     use crate::id::{MailboxId, NodeId};
     use crate::wire::{End, Exit, Failure, FromHome, Names, NoRelay, Read, Reason, Terms, Travel, Which};
 
+    /// The stream of a channel is used again for its next value, which no earlier mark waits for.
+    #[test]
+    fn mark_is_written_whatever_its_channel_sends_later() {
+        let (config, channel) = (Config::new("test"), ChannelId(1));
+        let mut outbox = Outbox::default();
+        outbox.grow_credit(1 << 10);
+        let mut marks = Vec::new();
+        for ticket in 0..4 {
+            let value = ToHome::Value { head: Head::Offer(ticket), total: 1, first: Bytes::from_static(b"x") };
+            outbox.push(Frame::ToHome(channel, value));
+            assert!(marks.iter().all(|mark| outbox.has_written(mark)), "{ticket}");
+            let [mark]: [Unwritten; 1] = outbox.mark().try_into().unwrap();
+            assert!(!outbox.has_written(&mark) && outbox.unsaid() == 1);
+            assert!(outbox.fill(Time(0), None, &config, 1 << 10, &mut Vec::new()) > 0);
+            assert!(outbox.has_written(&mark) && outbox.unsaid() == 0);
+            marks.push(mark);
+        }
+    }
+
     /// An answer counts as one before and after it is written, and nothing else does.
     #[test]
     fn frame_counts_as_an_answer_before_and_after_it_is_written() {
