@@ -9,7 +9,7 @@
 //! | `receive!` (here [`__receive!`](__receive)) | `receive.rs` | receives the first message that fits |
 //! | [`#[derive(Bundle)]`](macro@Bundle) | `bundle.rs` | several channels as one: a client's face and a server's |
 //! | [`#[main]`](macro@main), [`#[test]`](macro@test) | `main_attr.rs` | an `async fn main`, an `async` test |
-//! | [`#[remote]`](macro@remote) | `remote.rs` | a function that can be run in another process of the system |
+//! | [`#[remote]`](macro@remote) | `remote.rs` | a function that other nodes can start, or another process of the system runs |
 //! | [`#[process]`](macro@process) | `process.rs` | a process that joins its ends in a scope by itself |
 //!
 //! `arm.rs` has what the arms of `alt!` and `receive!` have in common. `place.rs` makes the compiler's errors
@@ -339,18 +339,41 @@ pub fn process(arguments: TokenStream, function: TokenStream) -> TokenStream {
     or_error(process::expand(arguments.into(), function.into()))
 }
 
-/// Makes a `fn` that can run in another process of the operating system, with
-/// `dunlin::blocking::blocking_process`.
+/// Makes an `async fn` that other nodes can start, or a `fn` that can run in another process of the operating
+/// system.
 ///
 /// Calling it runs nothing: it returns the call as a value. Arguments and output are encoded, so they need
-/// serde's traits. [`#[main]`](macro@main) lists the functions that the program runs this way. The macro also
-/// defines a hidden type with the function's name.
+/// serde's traits. The macro also defines a hidden type with the function's name.
+///
+/// - An `async fn`, at another node: a node offers it by this type (`Node::offer`), and others start it with
+///   `Node::spawn_on`. Both programs must have the function at the same path. Its call can be awaited or
+///   spawned, and then runs here.
+/// - A `fn`, in a process of the operating system (Linux): with `dunlin::blocking::blocking_process`.
+///   [`#[main]`](macro@main) lists the functions that the program runs this way.
 ///
 /// # What is refused
 ///
-/// `async` and `unsafe` functions, methods, generic parameters.
+/// `unsafe` functions, methods, generic parameters.
 ///
 /// # Examples
+///
+/// ```ignore
+/// use dunlin::prelude::*;
+///
+/// #[dunlin::remote]
+/// async fn count_words(text: String) -> usize {
+///     text.split_whitespace().count()
+/// }
+///
+/// async fn serve(node: &Node) -> Result<dunlin::FunctionOffer> {
+///     Ok(node.offer("big-machine").function::<count_words>().await?)
+/// }
+///
+/// async fn far(node: &Node, text: String) -> Result<usize> {
+///     let process = node.spawn_on("big-machine", count_words(text)).await?;
+///     Ok(process.await?)
+/// }
+/// ```
 ///
 /// ```ignore
 /// use dunlin::blocking::blocking_process;

@@ -1,4 +1,23 @@
-//! `#[remote]`: a `fn` that can run in another process of the operating system.
+//! `#[remote]`: an `async fn` that other nodes can start, or a `fn` that can run in another process of the
+//! operating system.
+//!
+//! The expansion of `#[remote] async fn words(text: String) -> usize { .. }`, with names shortened:
+//!
+//! ```text
+//! enum words {}                                   // in the namespace of types: `words` names both
+//! impl RemoteFunction for words {
+//!     type Arguments = (String,);
+//!     type Output = usize;
+//!     const NAME: &str = "shop::words";
+//!     fn run((a0,): (String,)) -> impl Future<Output = usize> {
+//!         async fn words(text: String) -> usize { .. }
+//!         words(a0)
+//!     }
+//! }
+//! fn words(a0: String) -> RemoteCall<words> {
+//!     RemoteCall::new((a0,))                      // nothing has run yet
+//! }
+//! ```
 //!
 //! The expansion of `#[remote] fn sum(n: u64, by: u64) -> u64 { .. }`, with names shortened:
 //!
@@ -25,24 +44,18 @@ pub(crate) fn expand(arguments: TokenStream, function: TokenStream) -> Result<To
         return Err(Error::new_spanned(arguments, "the attribute may not have arguments"));
     }
     let ItemFn { attrs, vis, sig, block } = parse2(function)?;
-    if let Some(word) = &sig.asyncness {
-        return Err(Error::new_spanned(word, "a function for another process may not be `async`"));
-    }
     if let Some(word) = &sig.unsafety {
-        return Err(Error::new_spanned(word, "a function for another process may not be `unsafe`"));
+        return Err(Error::new_spanned(word, "a remote function may not be `unsafe`"));
     }
     if !sig.generics.params.is_empty() {
-        return Err(Error::new_spanned(
-            &sig.generics,
-            "a function for another process may not have generic parameters",
-        ));
+        return Err(Error::new_spanned(&sig.generics, "a remote function may not have generic parameters"));
     }
     let mut types: Vec<&Type> = Vec::new();
     for input in &sig.inputs {
         match input {
             FnArg::Typed(typed) => types.push(&typed.ty),
             FnArg::Receiver(receiver) => {
-                return Err(Error::new_spanned(receiver, "a function for another process may not be a method"));
+                return Err(Error::new_spanned(receiver, "a remote function may not be a method"));
             }
         }
     }
@@ -53,12 +66,39 @@ pub(crate) fn expand(arguments: TokenStream, function: TokenStream) -> Result<To
     let name = &sig.ident;
     let fresh: Vec<_> = (0..types.len()).map(|number| format_ident!("__argument{number}")).collect();
     let conditions: Vec<_> = attrs.iter().filter(|attribute| attribute.path().is_ident("cfg")).collect();
-    Ok(quote! {
+    let kind = quote! {
         #(#conditions)*
         #[doc(hidden)]
         #[allow(missing_docs, non_camel_case_types, reason = "it has the name of the function")]
         #[derive(Debug)]
         #vis enum #name {}
+    };
+    if sig.asyncness.is_some() {
+        return Ok(quote! {
+            #kind
+
+            #(#conditions)*
+            impl ::dunlin::RemoteFunction for #name {
+                type Arguments = (#(#types,)*);
+                type Output = #output;
+                const NAME: &'static str = concat!(module_path!(), "::", stringify!(#name));
+
+                fn run(
+                    (#(#fresh,)*): Self::Arguments,
+                ) -> impl ::core::future::Future<Output = Self::Output> + ::core::marker::Send + 'static {
+                    #sig #block
+                    #name(#(#fresh),*)
+                }
+            }
+
+            #(#attrs)*
+            #vis fn #name(#(#fresh: #types),*) -> ::dunlin::RemoteCall<#name> {
+                ::dunlin::RemoteCall::new((#(#fresh,)*))
+            }
+        });
+    }
+    Ok(quote! {
+        #kind
 
         #(#conditions)*
         impl #name {
@@ -92,9 +132,9 @@ mod tests {
             (
                 quote!(),
                 quote!(
-                    async fn f() {}
+                    async fn f<T>(t: T) {}
                 ),
-                "not be `async`",
+                "not have generic parameters",
             ),
             (
                 quote!(),
@@ -133,12 +173,15 @@ mod tests {
 
     #[test]
     fn remote_functions_may_have_patterns_and_no_output() {
-        expand(
-            quote!(),
-            quote!(
-                pub(crate) fn f((a, b): (u8, u8), mut c: Vec<u8>) {}
-            ),
-        )
-        .unwrap();
+        let synchronous = quote!(
+            pub(crate) fn f((a, b): (u8, u8), mut c: Vec<u8>) {}
+        );
+        let asynchronous = quote!(
+            pub(crate) async fn f((a, b): (u8, u8), mut c: Vec<u8>) {}
+        );
+        for (function, result) in [(synchronous, "Remote < () >"), (asynchronous, "RemoteCall < f >")] {
+            let expansion = expand(quote!(), function).unwrap().to_string();
+            assert!(expansion.contains(result), "{expansion}");
+        }
     }
 }

@@ -91,7 +91,7 @@ mod world;
 pub use dunlin_core::*;
 #[cfg(all(feature = "macros", feature = "rt"))]
 pub use dunlin_macros::process;
-#[cfg(all(feature = "macros", feature = "net", target_os = "linux"))]
+#[cfg(all(feature = "macros", feature = "net"))]
 pub use dunlin_macros::remote;
 #[cfg(feature = "macros")]
 pub use dunlin_macros::{Bundle, main};
@@ -114,7 +114,10 @@ pub use process::{
     unlink,
 };
 #[cfg(feature = "net")]
-pub use process::{PayloadError, exit_with_portable};
+pub use process::{
+    FunctionOffer, Offering, PayloadError, RemoteCall, RemoteFunction, RemoteProcess, SpawnOn, StartError,
+    StartFailure, exit_with_portable,
+};
 #[cfg(feature = "rt")]
 pub use runtime::block_on;
 #[cfg(feature = "rt")]

@@ -16,14 +16,33 @@ use std::task::Waker;
 use bytes::Bytes;
 use dunlin_proto::id::{Incarnation, Life, MailboxId, NodeId};
 use dunlin_proto::wire::{Declaration, Expected, Face, limits};
-use dunlin_proto::{Down, NotPosted, PostHears, difference};
+use dunlin_proto::{Down, NotPosted, PostHears, Source, difference};
 use serde::{Deserialize, Serialize};
 
+use super::Node;
 use super::events::{Limit, NodeEvent};
 use super::id::Half;
+use super::peer::Peer;
 pub(crate) use super::state::{Delivered, Inbox, Receipt, Remote};
 use super::state::{Delivery, Driver, Errand, Mailboxes, RemoteState, State};
 use crate::lock::lock;
+
+/// Where the nodes that a node has connections with come from.
+pub(crate) struct Sources(Weak<Driver>);
+
+impl Sources {
+    /// A node without a connection has no known source.
+    pub(crate) fn of(&self, peer: Peer) -> Source {
+        let driver = self.0.upgrade();
+        driver.map_or(Source::Unknown, |driver| driver.with(|state, _| state.machine.source_of(peer.0.node)))
+    }
+}
+
+impl Node {
+    pub(crate) fn sources(&self) -> Sources {
+        Sources(Arc::downgrade(&self.inner.driver))
+    }
+}
 
 impl Receipt {
     /// Decodes the message for its node.

@@ -6,15 +6,19 @@
 //! - [`monitor`], [`monitor_into`]: an exit that is reported;
 //! - [`mailbox`](mailbox()), [`Address`], [`Mailbox`]: messages that a process receives in an order of its
 //!   own;
+//! - [`RemoteCall`], [`RemoteProcess`]: a process that is started at another node;
 //! - [`supervisor`], [`server`]: processes that restart others, and processes that serve calls.
 //!
 //! In the folder: `signal.rs` is the pure state machine of a process's links, monitors and exits; `core.rs`
 //! gives each process that needs it one under a lock, and explains how signals travel; `set.rs` is a small
-//! map; `watch.rs` is what learns of an end. `far/` reaches processes of other nodes. `spawn.rs` polls a
+//! map; `watch.rs` is what learns of an end. `far/` reaches processes of other nodes,
+//! and `elsewhere/` starts some there. `spawn.rs` polls a
 //! body, and ends it. `mailbox/` has the queue (`queue.rs`), the address and the receives.
 
 mod core;
 mod down;
+#[cfg(feature = "net")]
+mod elsewhere;
 mod exit;
 #[cfg(feature = "net")]
 mod far;
@@ -31,6 +35,10 @@ pub mod supervisor;
 mod watch;
 
 pub use down::{Down, MonitorId};
+#[cfg(feature = "net")]
+pub use elsewhere::{
+    FunctionOffer, Offering, RemoteCall, RemoteFunction, RemoteProcess, SpawnOn, StartError, StartFailure,
+};
 pub use exit::{Exit, ExitReason, Outcome};
 #[cfg(feature = "net")]
 pub use link::exit_with_portable;

@@ -1,0 +1,67 @@
+//! How the offering node starts a process.
+
+use std::panic::Location;
+use std::time::Duration;
+
+use dunlin_core::{Portable, Sender};
+use serde::{Deserialize, Serialize};
+
+use super::super::mailbox::{Address, Bound, mailbox_with};
+use super::super::pid::Pid;
+use super::super::spawn::{Seen, Starting};
+use super::error::Refusal;
+use super::function::RemoteFunction;
+use super::offer::{Running, Started};
+use crate::time::Deadline;
+use crate::{ExitReason, Outcome};
+
+/// How long a process waits for the node that has started it to link and monitor it.
+const BEGIN_WITHIN: Duration = Duration::from_secs(60);
+
+/// A request to start a function with these arguments.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "A: Portable, R: Portable")]
+pub(super) struct Start<A, R> {
+    pub(super) arguments: A,
+    pub(super) output: Sender<R>,
+}
+
+/// The answer to a request `S`.
+#[derive(Serialize, Deserialize)]
+#[serde(bound = "S: Portable")]
+pub(super) enum Answer<S> {
+    /// The process waits for a message at the address before it begins.
+    Started(Pid, Address<()>),
+    /// Nothing was started.
+    Refused(Refusal, S),
+}
+
+/// How the process ends for those that are linked to it.
+struct Ended(ExitReason);
+
+impl Outcome for Ended {
+    fn exit_reason(&self) -> ExitReason {
+        self.0.clone()
+    }
+}
+
+/// Starts a process, which waits for its start to be confirmed.
+pub(super) fn begin<F: RemoteFunction>(start: Started<F>, running: Running) -> Answer<Started<F>> {
+    let Start { arguments, mut output } = start;
+    let (address, mut confirmed) = mailbox_with(Bound::reject(1));
+    let starting = Starting::new(Some(F::NAME), Location::caller());
+    let pid = starting.pid();
+    drop(starting.run::<_, Seen>(async move {
+        let _running = running;
+        if confirmed.recv().within(BEGIN_WITHIN).await.is_err() {
+            return Ended("the node that has started it was lost before it began".into());
+        }
+        drop(confirmed);
+        let returned = F::run(arguments).await;
+        let ended = Ended(returned.exit_reason());
+        // The starting process may have dropped its handle.
+        let _ = output.send(returned).await;
+        ended
+    }));
+    Answer::Started(pid, address)
+}

@@ -1,0 +1,290 @@
+//! What a node lets others start.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use dunlin_core::{Call, Callee, Receiver, alt, future};
+use dunlin_proto::Source;
+use dunlin_proto::source::has_place;
+use tokio::sync::watch;
+
+use super::begin::{Answer, Start, begin};
+use super::error::Refusal;
+use super::function::RemoteFunction;
+use crate::lock::lock;
+use crate::node::mailboxes::Sources;
+use crate::node::{Guest, NameError, Node, Peer};
+use crate::world;
+
+/// How many processes an offer lets run at once, unless it says otherwise.
+const PROCESSES_MAX: usize = 4096;
+
+/// What a node asks before it sends arguments: whether it may start the function of this name.
+pub(super) type Asks = Call<String, Result<(), Refusal>>;
+
+/// What starts a function.
+pub(super) type Starts<F> = Call<Started<F>, Answer<Started<F>>>;
+
+/// A request to start a function.
+pub(super) type Started<F> = Start<<F as RemoteFunction>::Arguments, <F as RemoteFunction>::Output>;
+
+/// The name under which a function of an offer is declared.
+pub(super) fn function_name(offer: &str, function: &str) -> String {
+    format!("{offer}:{function}")
+}
+
+type Declaring<'a> = Pin<Box<dyn Future<Output = Result<(), NameError>> + Send + 'a>>;
+
+/// Declares one function of an offer.
+type Declare = for<'a> fn(&'a Node, String, Arc<Rules>, watch::Receiver<()>) -> Declaring<'a>;
+
+type Allow = Box<dyn Fn(Peer) -> bool + Send + Sync>;
+
+impl Node {
+    /// Lets other nodes start functions here, under this name: add them with
+    /// [`function`](Offering::function). Nothing else can be started here.
+    ///
+    /// A started process counts for the node that has started it, and for all nodes: see
+    /// [`processes_max`](Offering::processes_max).
+    ///
+    /// # Errors
+    /// [`NameError`], when the builder is awaited: the name is taken, for example. The name and the path of
+    /// each function make a name, which must be valid.
+    ///
+    /// # Cancel safety
+    /// If it is dropped while it is awaited, all declarations are withdrawn.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin::prelude::*;
+    ///
+    /// #[dunlin::remote]
+    /// async fn count_words(mut lines: Receiver<String>) -> usize {
+    ///     let mut n = 0;
+    ///     while let Ok(line) = lines.recv().await {
+    ///         n += line.split_whitespace().count();
+    ///     }
+    ///     n
+    /// }
+    /// # dunlin::block_on(async {
+    /// # let names = "memory:offer-example";
+    /// let here = Node::builder().app("words").names(names).listen("memory:").join().await?;
+    /// let there = Node::builder().app("words").names(names).listen("memory:").join().await?;
+    /// let _offer = there.offer("big-machine").function::<count_words>().await?;
+    ///
+    /// let (mut tx, lines) = channel();
+    /// let count = here.spawn_on("big-machine", count_words(lines)).await?;
+    /// tx.send("krill and squid".to_owned()).await?;
+    /// tx.send("salp".to_owned()).await?;
+    /// drop(tx);
+    /// assert_eq!(count.await?, 4);
+    /// # there.leave().await?;
+    /// # here.leave().await
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Source
+    /// `spawn/4` of Erlang, which needs no offer.
+    pub fn offer(&self, name: &str) -> Offering<'_> {
+        Offering { node: self, name: name.to_owned(), functions: Vec::new(), max: PROCESSES_MAX, allow: None }
+    }
+}
+
+/// An offer that is to be declared: await it.
+#[must_use = "the offer is declared when this is awaited"]
+pub struct Offering<'a> {
+    node: &'a Node,
+    name: String,
+    functions: Vec<(&'static str, Declare)>,
+    max: usize,
+    allow: Option<Allow>,
+}
+
+impl Offering<'_> {
+    /// Offers this function too.
+    pub fn function<F: RemoteFunction>(mut self) -> Self {
+        self.functions.push((F::NAME, declare::<F>));
+        self
+    }
+
+    /// How many processes of this offer may run at once, instead of 4,096; further starts are refused
+    /// ([`StartFailure::Full`](super::StartFailure::Full)). Once three quarters of these run, a source (a host, or
+    /// a user of this host) that has a 64th of them gets no more.
+    pub fn processes_max(mut self, max: usize) -> Self {
+        self.max = max;
+        self
+    }
+
+    /// Which nodes may start its functions, instead of all. It is asked for each start, and should not block.
+    pub fn allow(mut self, allow: impl Fn(Peer) -> bool + Send + Sync + 'static) -> Self {
+        self.allow = Some(Box::new(allow));
+        self
+    }
+}
+
+impl fmt::Debug for Offering<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Offering").field("name", &self.name).field("max", &self.max).finish_non_exhaustive()
+    }
+}
+
+impl<'a> IntoFuture for Offering<'a> {
+    type Output = Result<FunctionOffer, NameError>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { node, name, functions, max, allow } = self;
+        Box::pin(async move {
+            let (open, closed) = watch::channel(());
+            let names = functions.iter().map(|(name, _)| *name).collect();
+            let rules = Rules { functions: names, allow, max, running: Mutex::default(), sources: node.sources() };
+            let rules = Arc::new(rules);
+            for (function, declare) in functions {
+                declare(node, function_name(&name, function), rules.clone(), closed.clone()).await?;
+            }
+            // The last, so that whoever finds the offer finds its functions.
+            let guests = node.acceptor::<Asks>(&name).await?;
+            world::spawn_own(serve(guests, closed, move |peer, function: String| rules.check(peer, &function)));
+            Ok(FunctionOffer { name, _open: open })
+        })
+    }
+}
+
+/// The functions that other nodes may start here: made by [`Node::offer`].
+///
+/// Dropping it withdraws the offer: nothing is started any more, and the name is free again soon after. The
+/// processes that it has started run on.
+#[must_use = "the offer is withdrawn when its handle is dropped"]
+pub struct FunctionOffer {
+    name: String,
+    _open: watch::Sender<()>,
+}
+
+impl FunctionOffer {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Debug for FunctionOffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FunctionOffer").field(&self.name).finish()
+    }
+}
+
+fn declare<F: RemoteFunction>(
+    node: &Node,
+    name: String,
+    rules: Arc<Rules>,
+    closed: watch::Receiver<()>,
+) -> Declaring<'_> {
+    Box::pin(async move {
+        let guests = node.acceptor::<Starts<F>>(&name).await?;
+        let answer = move |peer, start| match rules.enter(peer, F::NAME) {
+            Ok(running) => begin::<F>(start, running),
+            Err(refusal) => Answer::Refused(refusal, start),
+        };
+        world::spawn_own(serve(guests, closed, answer));
+        Ok(())
+    })
+}
+
+/// Answers each request of each guest, until the offer is withdrawn.
+async fn serve<Q, A>(
+    mut guests: Receiver<Guest<Callee<Q, A>>>,
+    closed: watch::Receiver<()>,
+    answer: impl Fn(Peer, Q) -> A + Clone + Send + 'static,
+) where
+    Q: Send + 'static,
+    A: Send + 'static,
+{
+    let mut until = closed.clone();
+    loop {
+        let guest = alt! { biased;
+            _ = future(until.changed()) => return,
+            guest = guests.recv() => guest,
+        };
+        let Ok(guest) = guest else { return };
+        let (answer, mut until) = (answer.clone(), closed.clone());
+        world::spawn_own(async move {
+            let peer = guest.peer();
+            let mut callee = guest.into_face();
+            loop {
+                let asked = alt! { biased;
+                    _ = future(until.changed()) => return,
+                    asked = callee.accept() => asked,
+                };
+                let Ok(asked) = asked else { return };
+                let (request, reply) = asked.split();
+                // The asking node may be gone.
+                let _ = reply.send(answer(peer, request));
+            }
+        });
+    }
+}
+
+/// Who may start what, and how much runs.
+pub(super) struct Rules {
+    functions: Vec<&'static str>,
+    allow: Option<Allow>,
+    max: usize,
+    running: Mutex<BTreeMap<Source, usize>>,
+    sources: Sources,
+}
+
+impl Rules {
+    fn permits(&self, peer: Peer, function: &str) -> Result<(), Refusal> {
+        if self.allow.as_ref().is_some_and(|allow| !allow(peer)) {
+            return Err(Refusal::NotAllowed);
+        }
+        if !self.functions.contains(&function) {
+            return Err(Refusal::NotOffered);
+        }
+        Ok(())
+    }
+
+    fn has_place(&self, running: &BTreeMap<Source, usize>, source: Source) -> Result<(), Refusal> {
+        let held = running.get(&source).copied().unwrap_or(0);
+        let has_place = has_place(self.max, running.values().sum(), held);
+        if has_place { Ok(()) } else { Err(Refusal::Full(self.max as u64)) }
+    }
+
+    /// Whether that node may start this function now.
+    fn check(&self, peer: Peer, function: &str) -> Result<(), Refusal> {
+        self.permits(peer, function)?;
+        let source = self.sources.of(peer);
+        self.has_place(&lock(&self.running), source)
+    }
+
+    /// Takes a place for a process. Nodes need not have asked before, so all is checked again.
+    fn enter(self: &Arc<Self>, peer: Peer, function: &str) -> Result<Running, Refusal> {
+        self.permits(peer, function)?;
+        let source = self.sources.of(peer);
+        let mut running = lock(&self.running);
+        self.has_place(&running, source)?;
+        *running.entry(source).or_default() += 1;
+        Ok(Running { rules: self.clone(), source })
+    }
+}
+
+/// The place of a process among those of an offer, until it is dropped.
+pub(super) struct Running {
+    rules: Arc<Rules>,
+    source: Source,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut running = lock(&self.rules.running);
+        if let Some(held) = running.get_mut(&self.source) {
+            *held -= 1;
+            if *held == 0 {
+                running.remove(&self.source);
+            }
+        }
+    }
+}
