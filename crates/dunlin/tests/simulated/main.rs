@@ -24,6 +24,7 @@ mod mailboxes;
 mod names;
 mod pairs;
 mod relays;
+mod remote;
 mod requests;
 mod rest;
 mod retiring;

@@ -6,7 +6,7 @@
 //!
 //! - `window`, `order`: when a supervisor gives up, and which children it stops and starts; pure.
 //! - `spec`, `lent`, `notice`, `supervised`: a child, the ends that are lent to it, what it posts, and its
-//!   view of the supervision.
+//!   view of the supervision. `remote`: children on other nodes.
 //! - `control`, `tree`, `end`: requests to a supervisor, the listing, and the ends of children and
 //!   supervisors.
 //! - `handle`, `run`: the supervisor, its handle, and its process.
@@ -20,6 +20,8 @@ mod handle;
 mod lent;
 mod notice;
 mod order;
+#[cfg(feature = "net")]
+mod remote;
 mod run;
 mod spec;
 mod supervised;

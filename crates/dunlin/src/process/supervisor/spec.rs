@@ -104,7 +104,7 @@ impl Child {
         })
     }
 
-    fn of<E, F>(name: &str, ends: E, body: impl Fn(Lent<E>, Supervised) -> F + Send + 'static) -> Self
+    pub(super) fn of<E, F>(name: &str, ends: E, body: impl Fn(Lent<E>, Supervised) -> F + Send + 'static) -> Self
     where
         E: Send + 'static,
         F: Future<Output = ExitReason> + Send + 'static,
