@@ -175,6 +175,18 @@ mod chosen {
         RecantKept = "recant-kept",
         /// Values that have left a buffer stay charged to their sender.
         DrainedKept = "drained-kept",
+        /// A signal overtakes the messages that were sent before it.
+        SignalFirst = "signal-first",
+        /// A watch that was told counts as open.
+        WatchKept = "watch-kept",
+        /// A watch that its node has ended counts as open.
+        UnwatchIgnored = "unwatch-ignored",
+        /// Nobody is told that a watched process's node is lost.
+        LossUntold = "loss-untold",
+        /// All watches of a node are told that it is lost as soon as one of its processes ends.
+        LossEarly = "loss-early",
+        /// A sender that waits for room in a mailbox is not notified.
+        RoomUntold = "room-untold",
     }
 
     thread_local! {

@@ -238,6 +238,12 @@ pub struct Coverage {
     pub thefts: u64,
     /// Floods of such messages, and of sockets that send nothing.
     pub floods: u64,
+    /// Messages for mailboxes, and signals with a number, that have arrived.
+    pub items: u64,
+    /// Watches of processes that were told.
+    pub told: u64,
+    /// Messages for which a mailbox had no room.
+    pub full: u64,
     /// The most bytes that a node kept for others, where values are held.
     pub held: u64,
 }
@@ -263,6 +269,9 @@ impl Coverage {
         self.retired += other.retired;
         self.thefts += other.thefts;
         self.floods += other.floods;
+        self.items += other.items;
+        self.told += other.told;
+        self.full += other.full;
         self.held = self.held.max(other.held);
     }
 
@@ -277,7 +286,7 @@ impl Coverage {
             })
             .collect();
         format!(
-            "{{\"events\":{},\"offers\":{},\"taken\":{},\"deaths\":{},\"resumed\":{},\"relayed\":{},\"died\":{},\"replaced\":{},\"retired\":{},\"thefts\":{},\"floods\":{},\"met\":{{{}}}}}",
+            "{{\"events\":{},\"offers\":{},\"taken\":{},\"deaths\":{},\"resumed\":{},\"relayed\":{},\"died\":{},\"replaced\":{},\"retired\":{},\"thefts\":{},\"floods\":{},\"items\":{},\"told\":{},\"full\":{},\"met\":{{{}}}}}",
             self.events,
             self.offers,
             self.taken,
@@ -289,6 +298,9 @@ impl Coverage {
             self.retired,
             self.thefts,
             self.floods,
+            self.items,
+            self.told,
+            self.full,
             rows.join(",")
         )
     }
@@ -308,7 +320,7 @@ impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} events, {} values offered or sent, {} taken, {} lives of connections ended, {} of them by refusals, {} times resumed, {} relayed, {} replaced, {} retired, {} thefts tried, {} floods",
+            "{} events, {} values offered or sent, {} taken, {} lives of connections ended, {} of them by refusals, {} times resumed, {} relayed, {} replaced, {} retired, {} thefts tried, {} floods, {} items of processes, {} watches told, {} times no room",
             self.events,
             self.offers,
             self.taken,
@@ -319,7 +331,10 @@ impl fmt::Display for Coverage {
             self.replaced,
             self.retired,
             self.thefts,
-            self.floods
+            self.floods,
+            self.items,
+            self.told,
+            self.full
         )?;
         for states in [&Met::ALL[..8], &Met::ALL[8..18], &Met::ALL[18..]] {
             write!(f, "\n{:<14}", "")?;

@@ -226,6 +226,7 @@ impl World {
                 }
             }
         }
+        self.processes_end();
     }
 
     /// Counts the state of the protocol between two nodes at the moment of a fault.

@@ -121,6 +121,7 @@ impl World {
         let grace = micros(self.plan.grace_of(me));
         self.coverage.deaths += 1;
         self.failed.insert((me, node));
+        self.processes_lose(proc, node);
         let view = &mut self.procs[proc].views[node];
         let (life, lost_at) = (view.life, view.lost_at);
         view.state = Standing::Idle;
@@ -264,7 +265,7 @@ impl World {
         if let Some(offer) = open {
             return Some(format!("{offer} has no outcome; at its home it is {:?}", self.offers[offer].at_home));
         }
-        if let Some(missing) = self.travel_unsettled() {
+        if let Some(missing) = self.travel_unsettled().or_else(|| self.processes_unsettled()) {
             return Some(missing);
         }
         let alive = || self.procs.iter().filter(|proc| proc.alive);

@@ -14,6 +14,8 @@ mod laws;
 mod line;
 mod network;
 mod plan;
+mod process;
+mod processes;
 mod program;
 mod random;
 pub mod scale;

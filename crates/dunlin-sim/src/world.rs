@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 use std::fmt;
 use std::time::Duration;
 
-use dunlin_proto::id::{DialId, Incarnation, Life, NodeId, SocketId};
+use dunlin_proto::id::{Contact, DialId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::identity::StandIn;
 use dunlin_proto::time::Time;
 use dunlin_proto::{Action, Machine};
@@ -13,6 +13,7 @@ use dunlin_proto::{Action, Machine};
 use crate::coverage::Coverage;
 use crate::line::{Cargo, Line};
 use crate::plan::{Kind, Plan};
+use crate::process::Processes;
 use crate::program::{Channel, Choice, Offer, Sender};
 use crate::random::Random;
 use crate::socket::{Mute, Socket, end_of};
@@ -78,6 +79,11 @@ pub(crate) enum Event {
     /// An end has left in a message, and the process that sent it.
     EndLeft(usize, usize),
     Thief,
+    /// A process of a node's program does something.
+    Process(usize),
+    /// A message for this mailbox of a process, from that node and of that many bytes, has been received.
+    /// Zero: it is an exit.
+    Received(usize, u64, Contact, u64),
     /// A program admits the node at the other end of its socket.
     Admit(usize, SocketId),
 }
@@ -126,6 +132,7 @@ pub(crate) struct World {
     /// Channels whose ends travel.
     pub(crate) lines: Vec<Line>,
     pub(crate) cargos: Vec<Cargo>,
+    pub(crate) processes: Processes,
     /// The open values of a sender that another one of its line has replaced.
     pub(crate) orphans: Vec<(usize, usize, Vec<usize>)>,
     /// Lines with an event that only a loss explains.
@@ -213,6 +220,7 @@ impl World {
         plan.hold(&mut Random::new(seed.rotate_left(17) ^ 0x401D));
         plan.authorize(&mut Random::new(seed.rotate_left(41) ^ 0xA07));
         let nodes = plan.nodes;
+        let processes = Processes::new(seed, plan.holds);
         let is_there = Random::new(seed.rotate_left(32) ^ 0x7E1F).chance(20);
         if is_there {
             plan.config.strangers_max = plan.config.strangers_max.min(STRANGERS_MAX);
@@ -235,6 +243,7 @@ impl World {
             choices: Vec::new(),
             lines: Vec::new(),
             cargos: Vec::new(),
+            processes,
             orphans: Vec::new(),
             claims: Vec::new(),
             failed: BTreeSet::new(),
@@ -326,6 +335,7 @@ impl World {
         }
         let wait = self.random.between(1000, 80_000);
         self.after(wait, Event::Chat(proc));
+        self.processes_start(proc);
         proc
     }
 
@@ -369,6 +379,7 @@ impl World {
         match event {
             Event::Tick(proc) | Event::Chat(proc) | Event::Travel(proc) | Event::Admit(proc, _) => Some(proc),
             Event::Leave(proc) | Event::Exit(proc) => Some(proc),
+            Event::Process(proc) | Event::Received(proc, ..) => Some(proc),
             Event::LineGrant(_, proc, ..) | Event::LineAgain(_, proc) => Some(proc),
             Event::LineLeaves(_, proc) | Event::EndLeft(_, proc) | Event::LineWithdrawn(_, proc, ..) => Some(proc),
             Event::Deliver(socket, side)
@@ -408,6 +419,7 @@ impl World {
                 }
             }
             self.happen(event);
+            self.check_lost();
         }
         if self.broken.is_none() {
             self.now = self.now.max(until);
@@ -451,6 +463,8 @@ impl World {
             Event::EndLeft(cargo, proc) => self.end_left(cargo, proc),
             Event::EndsCome(offer) => self.ends_come(offer),
             Event::Thief => self.thief_moves(),
+            Event::Process(proc) => self.process_steps(proc),
+            Event::Received(proc, number, from, bytes) => self.item_received(proc, number, from, bytes),
             Event::Admit(proc, socket) => {
                 let now = self.time();
                 self.procs[proc].machine.authorized(now, socket, true);
@@ -508,9 +522,8 @@ impl World {
                 Action::Replied(..) | Action::Unwanted(_) => self.broke("a call ends, and no program calls here"),
                 Action::Names(life, said) => self.names_heard(proc, life, *said),
                 Action::ClosedRelayed(_, _, why) => self.made_room(proc, &why),
-                Action::Post(_) | Action::Signal(_) => {
-                    self.broke("a mailbox or a process is used, and no program here has one");
-                }
+                Action::Post(heard) => self.post_heard(proc, heard),
+                Action::Signal(heard) => self.signal_heard(proc, *heard),
                 Action::Unrelayed(_) | Action::Declined(..) => {}
                 Action::Introduced(address, result) => self.introduced(proc, &address, result),
                 Action::Authorize(socket, _) => {

@@ -32,7 +32,7 @@ fn seeds_of_this_commit_are_clean() {
     }
     assert!(coverage.taken > 1000 && coverage.resumed > 1000 && coverage.deaths > 100, "{coverage}");
     assert!(coverage.relayed > 100 && coverage.died > 20 && coverage.thefts > 1000, "{coverage}");
-    assert!(coverage.floods > 0, "{coverage}");
+    assert!(coverage.floods > 0 && coverage.items > 10_000 && coverage.told > 1000, "{coverage}");
 }
 
 #[test]
@@ -63,6 +63,10 @@ fn planted_bugs_are_found() {
         "hello-unchecked",
         "welcome-unchecked",
         "oldest-out",
+        "signal-first",
+        "watch-kept",
+        "unwatch-ignored",
+        "loss-early",
     ];
     for bug in bugs {
         dunlin_sim::wake(Some(bug));

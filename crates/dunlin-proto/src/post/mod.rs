@@ -30,6 +30,7 @@ use crate::connection::outbox::queued_max;
 use crate::id::{Contact, MailboxId, NodeId};
 use crate::machine::{Action, Declined, Endpoint, Machine};
 use crate::misbehaved::PeerMisbehaved;
+use crate::planted::planted;
 use crate::time::Time;
 use crate::wire::{Declaration, Expected, Face, Frame, Post, limits};
 use queue::Arriving;
@@ -288,7 +289,7 @@ impl Machine {
                     None => endpoint.hears_nothing(now, node),
                 }
                 let Some(connection) = endpoint.connections.get_mut(node) else { return Ok(()) };
-                if connection.posts.waiting.remove(&mailbox) {
+                if connection.posts.waiting.remove(&mailbox) && !planted!(RoomUntold) {
                     endpoint.act(Action::Post(PostHears::Room(node, mailbox)));
                 }
             }

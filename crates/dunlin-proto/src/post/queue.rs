@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 
 use crate::account::cost;
 use crate::id::MailboxId;
+use crate::planted::planted;
 use crate::wire::{Frame, Post};
 
 /// Messages and signals that wait to be written, in the order in which they were sent.
@@ -38,6 +39,9 @@ impl Queue {
 
     pub(crate) fn push_signal(&mut self, signal: Frame, answers: usize) {
         self.answers += answers;
+        if planted!(SignalFirst) {
+            return self.waiting.push_front(Waiting::Signal(signal, answers));
+        }
         self.waiting.push_back(Waiting::Signal(signal, answers));
     }
 

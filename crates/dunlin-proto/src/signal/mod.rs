@@ -25,6 +25,7 @@ use crate::connection::Down;
 use crate::id::{Contact, Life, NodeId, ProcessId};
 use crate::machine::{Action, Declined, Endpoint, Machine};
 use crate::misbehaved::PeerMisbehaved;
+use crate::planted::planted;
 use crate::time::Time;
 #[cfg(doc)]
 use crate::wire::limits;
@@ -75,6 +76,9 @@ impl Endpoint {
     /// The life of the connection with that node is over: what it watched, and what watched it.
     pub(crate) fn lose_watches(&mut self, node: NodeId, why: &Down) {
         let Some(connection) = self.connections.get_mut(node) else { return };
+        if planted!(LossUntold) {
+            connection.watches.take_asked();
+        }
         let (asked, is_watched) = (connection.watches.take_asked(), connection.watches.is_watched());
         let reason = if matches!(why, Down::Left) { Reason::NodeLeft } else { Reason::NodeLost };
         for watch in asked {
@@ -132,6 +136,9 @@ impl Machine {
     /// Ends a watch at that node: its end is not reported any more.
     pub fn unwatch(&mut self, now: Time, node: NodeId, watch: u64) {
         let connection = self.endpoint.connections.get_mut(node);
+        if planted!(UnwatchIgnored) {
+            return;
+        }
         if connection.is_some_and(|connection| connection.watches.asked_ends(watch)) {
             self.send_signal(now, node, Signal::Unwatch(watch));
         }
@@ -225,6 +232,12 @@ impl Machine {
                 None => endpoint.hears_nothing(now, node),
             },
             Signal::Down { watch, exit } => match connection.watches.asked_ends(watch) {
+                true if planted!(LossEarly) => {
+                    for watch in connection.watches.take_asked().into_iter().chain([watch]) {
+                        let lost = Box::new(Exit::of(Reason::NodeLost));
+                        endpoint.act(Action::signal(SignalHears::Down(node, watch, lost)));
+                    }
+                }
                 true => endpoint.act(Action::signal(SignalHears::Down(node, watch, Box::new(exit)))),
                 // The watch has ended here meanwhile.
                 false => endpoint.hears_nothing(now, node),
