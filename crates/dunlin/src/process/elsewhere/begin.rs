@@ -3,38 +3,16 @@
 use std::panic::Location;
 use std::time::Duration;
 
-use dunlin_core::{Portable, Sender};
-use serde::{Deserialize, Serialize};
-
-use super::super::mailbox::{Address, Bound, mailbox_with};
-use super::super::pid::Pid;
+use super::super::mailbox::{Bound, mailbox_with};
 use super::super::spawn::{Seen, Starting};
-use super::error::Refusal;
 use super::function::RemoteFunction;
-use super::offer::{Running, Started};
+use super::request::{Answer, Start, StartOf};
+use super::rules::Running;
 use crate::time::Deadline;
 use crate::{ExitReason, Outcome};
 
 /// How long a process waits for the node that has started it to link and monitor it.
 const BEGIN_WITHIN: Duration = Duration::from_secs(60);
-
-/// A request to start a function with these arguments.
-#[derive(Serialize, Deserialize)]
-#[serde(bound = "A: Portable, R: Portable")]
-pub(super) struct Start<A, R> {
-    pub(super) arguments: A,
-    pub(super) output: Sender<R>,
-}
-
-/// The answer to a request `S`.
-#[derive(Serialize, Deserialize)]
-#[serde(bound = "S: Portable")]
-pub(super) enum Answer<S> {
-    /// The process waits for a message at the address before it begins.
-    Started(Pid, Address<()>),
-    /// Nothing was started.
-    Refused(Refusal, S),
-}
 
 /// How the process ends for those that are linked to it.
 struct Ended(ExitReason);
@@ -46,7 +24,7 @@ impl Outcome for Ended {
 }
 
 /// Starts a process, which waits for its start to be confirmed.
-pub(super) fn begin<F: RemoteFunction>(start: Started<F>, running: Running) -> Answer<Started<F>> {
+pub(super) fn begin<F: RemoteFunction>(start: StartOf<F>, running: Running) -> Answer<StartOf<F>> {
     let Start { arguments, mut output } = start;
     let (address, mut confirmed) = mailbox_with(Bound::reject(1));
     let starting = Starting::new(Some(F::NAME), Location::caller());

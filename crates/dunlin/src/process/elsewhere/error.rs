@@ -3,18 +3,10 @@
 use std::fmt;
 
 use dunlin_core::{RecvError, Why};
-use serde::{Deserialize, Serialize};
 
 use super::function::{RemoteCall, RemoteFunction};
+use super::request::Refusal;
 use crate::node::NameError;
-
-/// What the offering node answers.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) enum Refusal {
-    NotOffered,
-    NotAllowed,
-    Full(u64),
-}
 
 impl From<Refusal> for StartFailure {
     fn from(refusal: Refusal) -> Self {

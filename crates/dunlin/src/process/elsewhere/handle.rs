@@ -15,9 +15,9 @@ use super::super::pid::Pid;
 
 /// A process that was started at another node: await it for its output.
 ///
-/// Awaiting returns the output, or the [`Exit`] with the reason why there is none. A process that is linked to
-/// others has ended as its [`Outcome`](crate::Outcome) says, but an output that is an error is returned here
-/// like any other. If the connection with its node is lost, the reason is
+/// Awaiting returns the output, or the [`Exit`] with the reason why there is none. For processes that are
+/// linked to it, the process has ended as its [`Outcome`](crate::Outcome) says; an output that is an error is
+/// returned here like any other. If the connection with its node is lost, the reason is
 /// [`NodeLost`](crate::ExitReason::NodeLost), and the process may run on. Dropping the handle detaches the
 /// process. It can be a branch of a choice, as `&mut process`.
 ///

@@ -1,8 +1,8 @@
 //! Processes that are started at another node.
 //!
 //! - `function.rs`: functions that may be started elsewhere, and their calls as values;
-//! - `offer.rs`: what a node lets others start, and how many;
-//! - `begin.rs`: how the offering node starts a process;
+//! - `offer.rs`: what a node lets others start; `rules.rs`: which nodes may, and how many processes run;
+//! - `request.rs`: what the two nodes say; `begin.rs`: how the offering node starts a process;
 //! - `start.rs`: [`SpawnOn`], the starting side; `handle.rs`: [`RemoteProcess`];
 //! - `error.rs`: why nothing was started.
 //!
@@ -24,6 +24,8 @@ mod error;
 mod function;
 mod handle;
 mod offer;
+mod request;
+mod rules;
 mod start;
 
 pub use error::{StartError, StartFailure};

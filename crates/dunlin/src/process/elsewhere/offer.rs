@@ -1,47 +1,27 @@
 //! What a node lets others start.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use dunlin_core::{Call, Callee, Receiver, alt, future};
-use dunlin_proto::Source;
-use dunlin_proto::source::has_place;
+use dunlin_core::{Callee, Receiver, alt, future};
 use tokio::sync::watch;
 
-use super::begin::{Answer, Start, begin};
-use super::error::Refusal;
+use super::begin::begin;
 use super::function::RemoteFunction;
-use crate::lock::lock;
-use crate::node::mailboxes::Sources;
+use super::request::{Answer, Asks, Starts, function_name};
+use super::rules::{Allow, Rules};
 use crate::node::{Guest, NameError, Node, Peer};
 use crate::world;
 
 /// How many processes an offer lets run at once, unless it says otherwise.
 const PROCESSES_MAX: usize = 4096;
 
-/// What a node asks before it sends arguments: whether it may start the function of this name.
-pub(super) type Asks = Call<String, Result<(), Refusal>>;
-
-/// What starts a function.
-pub(super) type Starts<F> = Call<Started<F>, Answer<Started<F>>>;
-
-/// A request to start a function.
-pub(super) type Started<F> = Start<<F as RemoteFunction>::Arguments, <F as RemoteFunction>::Output>;
-
-/// The name under which a function of an offer is declared.
-pub(super) fn function_name(offer: &str, function: &str) -> String {
-    format!("{offer}:{function}")
-}
-
 type Declaring<'a> = Pin<Box<dyn Future<Output = Result<(), NameError>> + Send + 'a>>;
 
 /// Declares one function of an offer.
 type Declare = for<'a> fn(&'a Node, String, Arc<Rules>, watch::Receiver<()>) -> Declaring<'a>;
-
-type Allow = Box<dyn Fn(Peer) -> bool + Send + Sync>;
 
 impl Node {
     /// Lets other nodes start functions here, under this name: add them with
@@ -111,8 +91,8 @@ impl Offering<'_> {
     }
 
     /// How many processes of this offer may run at once, instead of 4,096; further starts are refused
-    /// ([`StartFailure::Full`](super::StartFailure::Full)). Once three quarters of these run, a source (a host, or
-    /// a user of this host) that has a 64th of them gets no more.
+    /// ([`StartFailure::Full`](super::StartFailure::Full)). Once three quarters of these run, a source (a
+    /// host, or a user of this host) that has a 64th of them gets no more.
     pub fn processes_max(mut self, max: usize) -> Self {
         self.max = max;
         self
@@ -140,8 +120,7 @@ impl<'a> IntoFuture for Offering<'a> {
         Box::pin(async move {
             let (open, closed) = watch::channel(());
             let names = functions.iter().map(|(name, _)| *name).collect();
-            let rules = Rules { functions: names, allow, max, running: Mutex::default(), sources: node.sources() };
-            let rules = Arc::new(rules);
+            let rules = Arc::new(Rules::new(names, allow, max, node.sources()));
             for (function, declare) in functions {
                 declare(node, function_name(&name, function), rules.clone(), closed.clone()).await?;
             }
@@ -224,67 +203,5 @@ async fn serve<Q, A>(
                 let _ = reply.send(answer(peer, request));
             }
         });
-    }
-}
-
-/// Who may start what, and how much runs.
-pub(super) struct Rules {
-    functions: Vec<&'static str>,
-    allow: Option<Allow>,
-    max: usize,
-    running: Mutex<BTreeMap<Source, usize>>,
-    sources: Sources,
-}
-
-impl Rules {
-    fn permits(&self, peer: Peer, function: &str) -> Result<(), Refusal> {
-        if self.allow.as_ref().is_some_and(|allow| !allow(peer)) {
-            return Err(Refusal::NotAllowed);
-        }
-        if !self.functions.contains(&function) {
-            return Err(Refusal::NotOffered);
-        }
-        Ok(())
-    }
-
-    fn has_place(&self, running: &BTreeMap<Source, usize>, source: Source) -> Result<(), Refusal> {
-        let held = running.get(&source).copied().unwrap_or(0);
-        let has_place = has_place(self.max, running.values().sum(), held);
-        if has_place { Ok(()) } else { Err(Refusal::Full(self.max as u64)) }
-    }
-
-    /// Whether that node may start this function now.
-    fn check(&self, peer: Peer, function: &str) -> Result<(), Refusal> {
-        self.permits(peer, function)?;
-        let source = self.sources.of(peer);
-        self.has_place(&lock(&self.running), source)
-    }
-
-    /// Takes a place for a process. Nodes need not have asked before, so all is checked again.
-    fn enter(self: &Arc<Self>, peer: Peer, function: &str) -> Result<Running, Refusal> {
-        self.permits(peer, function)?;
-        let source = self.sources.of(peer);
-        let mut running = lock(&self.running);
-        self.has_place(&running, source)?;
-        *running.entry(source).or_default() += 1;
-        Ok(Running { rules: self.clone(), source })
-    }
-}
-
-/// The place of a process among those of an offer, until it is dropped.
-pub(super) struct Running {
-    rules: Arc<Rules>,
-    source: Source,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let mut running = lock(&self.rules.running);
-        if let Some(held) = running.get_mut(&self.source) {
-            *held -= 1;
-            if *held == 0 {
-                running.remove(&self.source);
-            }
-        }
     }
 }

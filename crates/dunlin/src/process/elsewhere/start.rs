@@ -10,11 +10,10 @@ use dunlin_core::{CallError, Operation, Why, channel_with, fifo};
 use super::super::link::{OutsideProcess, link};
 use super::super::monitor::monitor;
 use super::super::pid::Pid;
-use super::begin::{Answer, Start};
 use super::error::{StartError, StartFailure};
 use super::function::{RemoteCall, RemoteFunction};
 use super::handle::RemoteProcess;
-use super::offer::{Asks, Started, Starts, function_name};
+use super::request::{Answer, Asks, Start, StartOf, Starts, function_name};
 use crate::node::Node;
 use crate::time::{Deadline, Instant};
 use crate::world;
@@ -131,8 +130,8 @@ impl<F: RemoteFunction> SpawnOn<'_, F> {
             Err(error) => return not_started(call, error.into()),
         };
         let (sender, output) = channel_with(fifo(1));
-        let start: Started<F> = Start { arguments: call.arguments, output: sender };
-        let again = |start: Started<F>| RemoteCall { arguments: start.arguments };
+        let start: StartOf<F> = Start { arguments: call.arguments, output: sender };
+        let again = |start: StartOf<F>| RemoteCall { arguments: start.arguments };
         let (pid, confirm) = match limit.run(starter.call(start)).await {
             Ok(Answer::Started(pid, confirm)) => (pid, confirm),
             Ok(Answer::Refused(refusal, start)) => return not_started(again(start), refusal.into()),
