@@ -14,7 +14,7 @@ impl Child {
     /// the child ends when this process is cancelled, and when *its* node gives this one up. At a split, or
     /// while a node is stopped, it may run beside its successor: what must not run twice claims a shared end.
     /// It has [started](Child::start_within) when its process has; until a node has the offer, it waits. It
-    /// does not see a request to shut down, and is cancelled.
+    /// does not see a request to shut down, and is cancelled. The supervisor keeps a handle of `node`.
     ///
     /// # Examples
     /// ```
