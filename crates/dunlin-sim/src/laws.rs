@@ -212,6 +212,7 @@ impl World {
     pub(crate) fn patience(&self) -> u64 {
         let config = &self.plan.config;
         let bytes: usize = self.offers.iter().filter(|offer| !offer.arrived).map(|offer| offer.size + 100).sum();
+        let bytes = bytes + self.processes_bytes();
         // With a small window, every few bytes wait for a delayed acknowledgement.
         let windows = (bytes / config.unacked_min.min(config.chunk * 4) + 10) as u64;
         let redials = if self.plan.walls.is_some() { 10 * micros(config.redial) } else { 0 };

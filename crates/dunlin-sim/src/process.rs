@@ -26,6 +26,8 @@ pub(crate) struct Item {
     /// Its place in the stream.
     pub(crate) place: usize,
     pub(crate) sent: Sent,
+    /// About how many bytes it takes.
+    pub(crate) size: usize,
 }
 
 /// What one process of the simulation sends to one node in one life of their connection: the process, the
@@ -101,11 +103,11 @@ impl Processes {
     }
 
     /// The item with the next tag has been handed to the machine.
-    pub(crate) fn sends(&mut self, proc: usize, node: usize, sent: Sent) {
+    pub(crate) fn sends(&mut self, proc: usize, node: usize, sent: Sent, size: usize) {
         let stream = (proc, node, self.lives.get(&(proc, node)).copied().unwrap_or(0));
         let tags = self.streams.entry(stream).or_default();
         let place = tags.len();
         tags.push(self.items.len());
-        self.items.push(Item { stream, place, sent });
+        self.items.push(Item { stream, place, sent, size });
     }
 }

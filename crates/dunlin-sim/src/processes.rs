@@ -22,6 +22,9 @@ use crate::process::{PROCESSES, Sent, Watch};
 use crate::view::Standing;
 use crate::world::{Event, World, node_id, node_index};
 
+/// About how many bytes an item takes without a message: a signal, and the frames that it causes.
+const ITEM: usize = 150;
+
 fn mailbox(incarnation: u64, process: usize) -> MailboxId {
     MailboxId { number: process as u64 + 1, bits: incarnation }
 }
@@ -99,7 +102,7 @@ impl World {
         match self.procs[proc].machine.post(now, node_id(node), to, &Bytes::new(), message.into()) {
             Ok(()) => {
                 self.note(70, tag, || format!("n{node} is sent message #{tag}"));
-                self.processes.sends(proc, node, Sent::Post(process, to.bits));
+                self.processes.sends(proc, node, Sent::Post(process, to.bits), ITEM + size as usize);
             }
             Err(NotPosted::Full) => {
                 self.coverage.full += 1;
@@ -141,7 +144,7 @@ impl World {
             _ => machine.kill(now, target, own),
         };
         if sent.is_ok() {
-            self.processes.sends(proc, node, Sent::Signal);
+            self.processes.sends(proc, node, Sent::Signal, ITEM);
         }
     }
 
@@ -168,7 +171,7 @@ impl World {
         let Some(watch) = self.processes.watches.iter().position(of) else {
             return self.broke(format!("n{node} has no watch {number}"));
         };
-        self.processes.sends(proc, node, Sent::Down(watch));
+        self.processes.sends(proc, node, Sent::Down(watch), ITEM);
         self.procs[proc].machine.down(by, number, exit_of(tag, reason));
     }
 
@@ -350,6 +353,22 @@ impl World {
                 self.broke(format!("n{me}: a watch is told that n{node} is lost, and the connection's life goes on"));
             }
         }
+    }
+
+    /// About how many bytes processes have sent that have not arrived, and will cause.
+    pub(crate) fn processes_bytes(&self) -> usize {
+        let on_the_way = self.processes.streams.iter().map(|(stream, tags)| {
+            let (proc, node, life) = *stream;
+            let is_present = self.processes.lives.get(&(proc, node)).copied().unwrap_or(0) == life;
+            if !self.procs[proc].alive || !is_present {
+                return 0;
+            }
+            let heard = self.processes.heard.get(&(self.current[node], self.procs[proc].node));
+            let next = heard.filter(|heard| heard.stream == Some(*stream)).map_or(0, |heard| heard.next);
+            tags[next..].iter().map(|tag| self.processes.items[*tag].size).sum()
+        });
+        let open = self.processes.watches.iter().filter(|watch| !watch.is_told && !watch.has_ended).count();
+        on_the_way.sum::<usize>() + 2 * ITEM * open
     }
 
     /// What processes still wait for.
