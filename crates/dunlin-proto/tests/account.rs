@@ -7,9 +7,10 @@ mod machines;
 mod pair;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use dunlin_proto::connection::State;
+use dunlin_proto::connection::{Down, State};
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId, SocketId, Ticket};
 use dunlin_proto::identity::StandIn;
 use dunlin_proto::time::Time;
@@ -711,6 +712,41 @@ fn pause_of_this_node_does_not_count_as_a_stalled_value() {
     world.pair.machines[HOME].tick(world.pair.time());
     world.settle();
     assert_eq!(world.channels[0].queue.len(), 1);
+}
+
+/// The link carries frames to the home only, and its admission does not arrive (seed 23920 of the simulator).
+/// That ends when the other side finds its socket silent; a node that feigns it is given up.
+#[test]
+fn admission_that_does_not_arrive_does_not_count_as_a_stalled_value() {
+    let config = Config::new("account");
+    let beats = |time: Duration| (time.as_micros() / config.heartbeat.as_micros()) as u64;
+    let (heartbeat, bound) = (config.heartbeat.as_micros() as u64, beats(config.grace + config.silence));
+    for (beats, is_given_up) in [(beats(config.grace) + 1, false), (bound + 2, true)] {
+        let mut world = World::new();
+        world.settle();
+        let rest = world.pair.machines[HOME].held_for(NodeId(1));
+        world.send(0, MB);
+        while world.pair.machines[HOME].held_for(NodeId(1)) == rest {
+            assert!(world.step(), "the value is admitted");
+        }
+        for _ in 0..beats {
+            world.pair.now += heartbeat;
+            world.pair.forge(HOME, &[Frame::Heartbeat]);
+            world.pair.machines[HOME].tick(world.pair.time());
+        }
+        let is_stalled = |action: &Action| {
+            let Action::Connection(_, State::Down(Down::Violation(why))) = action else { return false };
+            why.contains("an admitted value was not sent")
+        };
+        let home = &mut world.pair.machines[HOME];
+        let mut kept: Vec<Action> = std::iter::from_fn(|| home.poll()).collect();
+        assert_eq!(kept.iter().any(is_stalled), is_given_up, "{kept:?}");
+        kept.clear();
+        if !is_given_up {
+            world.settle();
+            assert_eq!(world.channels[0].queue.len(), 1, "the value arrives when the link carries again");
+        }
+    }
 }
 
 /// A home gives the greatest number of credits, and reads nothing: its sender's node queues no more than each

@@ -68,9 +68,47 @@ pub(crate) struct Inbox {
     unfinished: IdMap<ChannelId, Unfinished>,
     /// What is kept of received values.
     pub(crate) account: Account,
-    /// How long other frames have arrived since a value was admitted, or a piece of one arrived. A pause
-    /// without any frame counts as one heartbeat: this node, or the link, may have been held up.
-    pub(crate) stalled: Duration,
+    pub(crate) stall: Stall,
+}
+
+/// How long other frames have arrived since a value was admitted, or a piece of one arrived. A pause without
+/// any frame counts as one heartbeat: this node, or the link, may have been held up.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stall {
+    /// The other side has acknowledged the last admission once it has acknowledged this many frames.
+    admitted_by: u64,
+    /// Since it has.
+    known: Duration,
+    /// Before that: a link may carry frames in one direction only.
+    unknown: Duration,
+}
+
+impl Stall {
+    /// A value is admitted in the last of this many frames.
+    pub(crate) fn admits(&mut self, frames: u64) {
+        self.admitted_by = frames;
+    }
+
+    /// A piece of a value has arrived, or another value can.
+    pub(crate) fn ends(&mut self) {
+        (self.known, self.unknown) = (Duration::ZERO, Duration::ZERO);
+    }
+
+    /// Another socket carries the connection, over which the admission is sent again.
+    pub(crate) fn resumes(&mut self) {
+        self.unknown = Duration::ZERO;
+    }
+
+    /// A frame has arrived this long after the one before it. The other side has acknowledged `acked` frames.
+    pub(crate) fn passes(&mut self, time: Duration, acked: u64) {
+        *if acked >= self.admitted_by { &mut self.known } else { &mut self.unknown } += time;
+    }
+
+    /// Whether the other side has had the time to send something. If it has not received the admission it
+    /// finds its socket silent.
+    pub(crate) fn is_long(&self, config: &Config) -> bool {
+        self.known >= config.grace || self.unknown >= config.grace + config.silence
+    }
 }
 
 /// The result of a piece.

@@ -361,7 +361,8 @@ impl Connection {
     /// handshake proves that the socket works.
     pub(crate) fn hears(&mut self, now: Time, config: &Config) {
         if self.inbox.account.awaits_values() {
-            self.inbox.stalled += now.since(self.heard).min(config.heartbeat);
+            let passed = now.since(self.heard).min(config.heartbeat);
+            self.inbox.stall.passes(passed, self.outbox.acked());
         }
         self.heard = now;
         if self.unproven.is_some() && !self.outbox.owes() && now >= self.carried_at + config.first_heartbeat() / 2 {

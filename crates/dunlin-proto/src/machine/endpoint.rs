@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -29,7 +28,7 @@ use crate::random::Random;
 use crate::relay::streams::{Relays, is_relayed};
 use crate::source::{Shares, Source};
 use crate::time::Time;
-use crate::wire::{Declaration, Frame, Memory, limits};
+use crate::wire::{Declaration, Frame, limits};
 
 /// All of a node except its channels; it serves as their [`Peers`].
 #[derive(Clone, Debug)]
@@ -397,7 +396,7 @@ impl Peers for Endpoint {
             return value.whole(first);
         }
         let inbox = &mut self.connection(from).inbox;
-        inbox.stalled = Duration::ZERO;
+        inbox.stall.ends();
         inbox.begin(channel, value, first)
     }
 
@@ -431,7 +430,7 @@ impl Peers for Endpoint {
         match place(announced) {
             Place::Unkept => {
                 if let Some(number) = account.admit_unkept(channel) {
-                    self.say_memory(from, Memory::Admit(number));
+                    self.say_admitted(from, number);
                 }
                 false
             }

@@ -1,7 +1,6 @@
 //! How frames are read, and how each kind is handled.
 
 use std::fmt;
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use dunlin_schema::Difference;
@@ -213,7 +212,7 @@ impl Machine {
             }
             Frame::More(channel, piece) => {
                 let inbox = &mut self.endpoint.connection(node).inbox;
-                inbox.stalled = Duration::ZERO;
+                inbox.stall.ends();
                 let arrived = inbox.more(channel, &piece);
                 let (channels, peers) = self.at(now);
                 channels.piece_arrived(peers, node, channel, arrived)?;

@@ -1,13 +1,11 @@
 //! What this node keeps for others: how values are charged and given back, and how announced ones are
 //! admitted.
 
-use std::time::Duration;
-
 use super::frames::CONTROL_MAX;
 use super::{Endpoint, Machine};
 use crate::account::Charge;
 use crate::channel::Peers;
-use crate::connection::Carried;
+use crate::connection::{Carried, Connection};
 use crate::id::NodeId;
 use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
@@ -76,6 +74,15 @@ impl Endpoint {
         }
     }
 
+    /// Admits the value that this node has announced under this number.
+    pub(super) fn say_admitted(&mut self, node: NodeId, number: u64) {
+        self.say_memory(node, Memory::Admit(number));
+        if let Some(Connection { inbox, outbox, .. }) = self.connections.get_mut(node) {
+            // The control lane goes before all else.
+            inbox.stall.admits(outbox.written() + outbox.control_waiting() as u64);
+        }
+    }
+
     /// Admits the values for which there is room. If some remain, the connection waits for more.
     pub(super) fn admit_values(&mut self, node: NodeId) {
         let Some(connection) = self.connections.get_mut(node) else { return };
@@ -88,11 +95,12 @@ impl Endpoint {
         if account.wants_room() && !std::mem::replace(&mut account.waits, true) {
             self.pool.waiting.push_back(node);
         }
-        if !admitted.is_empty() {
-            connection.inbox.stalled = Duration::ZERO;
+        if admitted.is_empty() {
+            return;
         }
+        connection.inbox.stall.ends();
         for number in admitted {
-            self.say_memory(node, Memory::Admit(number));
+            self.say_admitted(node, number);
         }
     }
 
@@ -122,7 +130,7 @@ impl Endpoint {
     /// that sends nothing is [silent](crate::Closed::Silent).)
     pub(super) fn has_stalled(&self, node: NodeId) -> bool {
         let inbox = self.connections.get(node).map(|connection| &connection.inbox);
-        inbox.is_some_and(|inbox| inbox.account.awaits_values() && inbox.stalled >= self.config.grace)
+        inbox.is_some_and(|inbox| inbox.account.awaits_values() && inbox.stall.is_long(&self.config))
     }
 }
 
