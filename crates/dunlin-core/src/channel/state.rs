@@ -1620,8 +1620,8 @@ impl<T> Chan<T> {
 
     // ---- sharing
 
-    /// Gives the channel a queue, so that the sender, or else the receiver, can have several handles. Those of
-    /// a receiver need its agent.
+    /// Gives the channel a queue, so that the sender, or else the receiver, can have several handles. Those
+    /// of a receiver need its agent.
     pub(crate) fn make_shared(&self, sending: bool) {
         #[cfg(feature = "link")]
         let mut after = After::new();

@@ -234,8 +234,8 @@ pub(crate) struct Outbox {
     streams: IdMap<ChannelId, Stream>,
     /// How many streams there have been.
     born: u64,
-    /// The channel of the stream that finished last. It stays until another one finishes: a channel that sends
-    /// one value after another begins no new stream for each.
+    /// The channel of the stream that finished last. It stays until another one finishes: a channel that
+    /// sends one value after another begins no new stream for each.
     idle: Option<ChannelId>,
     /// The empty queue of an earlier one, for reuse.
     spare: VecDeque<ToHome>,
