@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::collect::Heap;
 use super::object::{fields_at, size_at};
-use super::segment::{Segments, offset_of, slot_of};
+use super::segment::{Holdings, offset_of, slot_of};
 use super::word::{TAG_MASK, Word, pointer, shared_index};
 
 /// What is alive of a segment.
@@ -19,7 +19,7 @@ struct Alive {
 }
 
 struct Census<'a> {
-    segments: &'a Segments,
+    holdings: &'a Holdings,
     alive: HashMap<u32, Alive>,
     /// Objects whose fields were not looked at.
     left: Vec<usize>,
@@ -28,7 +28,7 @@ struct Census<'a> {
 impl Census<'_> {
     fn visit(&mut self, word: Word) {
         let Some(at) = shared_index(word) else { return };
-        let (words, offset) = (self.segments.at(at).words(), offset_of(at));
+        let (words, offset) = (self.holdings.at(at).words(), offset_of(at));
         let alive = self.alive.entry(slot_of(at)).or_default();
         if alive.bits.is_empty() {
             alive.bits.resize(words.len().div_ceil(64), 0);
@@ -43,7 +43,7 @@ impl Census<'_> {
 
     fn visit_all(&mut self) {
         while let Some(at) = self.left.pop() {
-            let words = self.segments.at(at).words();
+            let words = self.holdings.at(at).words();
             for field in fields_at(words, offset_of(at)).0 {
                 self.visit(words[field]);
             }
@@ -52,7 +52,7 @@ impl Census<'_> {
 
     /// The segments that are mostly dead, and that no other one keeps alive.
     fn thin(self) -> HashSet<u32> {
-        let is_thin = |slot: u32, alive: &Alive| 4 * alive.words < self.segments.in_slot(slot).words().len();
+        let is_thin = |slot: u32, alive: &Alive| 4 * alive.words < self.holdings.in_slot(slot).words().len();
         let mut thin: HashSet<u32> =
             self.alive.iter().filter(|(slot, alive)| is_thin(**slot, alive)).map(|(slot, _)| *slot).collect();
         if thin.is_empty() {
@@ -61,7 +61,7 @@ impl Census<'_> {
         let mut kept: HashSet<u32> = self.alive.into_keys().filter(|slot| !thin.contains(slot)).collect();
         let mut left: Vec<u32> = kept.iter().copied().collect();
         while let Some(slot) = left.pop() {
-            let older = self.segments.in_slot(slot).older().iter().map(|older| older.slot());
+            let older = self.holdings.in_slot(slot).older().iter().map(|older| older.slot());
             left.extend(older.filter(|older| kept.insert(*older)));
         }
         thin.retain(|slot| !kept.contains(slot));
@@ -73,10 +73,11 @@ impl Heap {
     /// After a full collection: counts what is alive of segments if that is due, or if more is held than may
     /// be, and copies out what little is alive of those that are mostly dead.
     pub(super) fn census(&mut self, roots: &mut [&mut [Word]]) {
-        if !self.is_census_due() && (self.shared.is_none() || self.size() <= self.limit_words) {
+        let Some(shared) = self.shared.as_ref().filter(|_| self.is_census_due() || self.size() > self.limit_words)
+        else {
             return;
-        }
-        let mut census = Census { segments: &self.segments, alive: HashMap::new(), left: Vec::new() };
+        };
+        let mut census = Census { holdings: &shared.holdings, alive: HashMap::new(), left: Vec::new() };
         roots.iter().flat_map(|root| root.iter()).for_each(|word| census.visit(*word));
         let mut at = 0;
         while at < self.words.len() {
@@ -94,21 +95,22 @@ impl Heap {
 
     /// Copies what is alive of these segments to the heap, all of which is alive.
     fn copy_out(&mut self, thin: &HashSet<u32>, roots: &mut [&mut [Word]]) {
-        self.round += 1;
-        let (words, segments, round) = (&mut self.words, &mut self.segments, self.round);
+        let Some(shared) = &mut self.shared else { return };
+        let (words, holdings) = (&mut self.words, &mut shared.holdings);
+        holdings.begin_round();
         let mut met = Vec::new();
         let mut places: HashMap<usize, usize> = HashMap::new();
         let mut placed = |words: &mut Vec<Word>, word: Word| {
             let Some(at) = shared_index(word) else { return word };
             let slot = slot_of(at);
             if !thin.contains(&slot) {
-                if segments.meet(slot, round) {
+                if holdings.meet(slot).is_some() {
                     met.push(slot);
                 }
                 return word;
             }
             let new = *places.entry(at).or_insert_with(|| {
-                let (new, from, offset) = (words.len(), segments.at(at).words(), offset_of(at));
+                let (new, from, offset) = (words.len(), holdings.at(at).words(), offset_of(at));
                 words.extend_from_slice(&from[offset..offset + size_at(from, offset)]);
                 new
             });

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::object::{Tag, header, is_header_of, is_raw_header, size_of, tag_of};
-use super::segment::{Segment, Segments, offset_of, slot_of};
+use super::segment::{Holdings, Number, Numbers, Segment, offset_of, slot_of};
 use super::share::Shared;
 use super::word::{
     CLOSURE, FROZEN, HEADER, MOVED, OBJECT, PAIR, SHARED, TAG_MASK, UNSET, Word, as_code, fixnum, fixnum_value, index,
@@ -18,12 +18,12 @@ use super::word::{
 pub(crate) struct Heap {
     pub(super) words: Vec<Word>,
     pub(super) frozen: Arc<Vec<Word>>,
-    /// The segments of all processes.
-    pub(super) segments: Segments,
-    /// What the process that runs has to do with them; most have nothing.
+    /// The numbers of the segments of all processes.
+    pub(super) numbers: Arc<Numbers>,
+    /// That of the next segment.
+    pub(super) number: Option<Number>,
+    /// What the process that runs has to do with segments; most have nothing.
     pub(super) shared: Option<Box<Shared>>,
-    /// Numbers collections and transfers, which look at each segment once.
-    pub(super) round: u64,
     /// Objects before this index are old.
     pub(super) old: usize,
     /// The length at which the next collection is due.
@@ -89,9 +89,9 @@ impl Heap {
         Self {
             words,
             frozen: Arc::default(),
-            segments: Segments::default(),
+            numbers: Arc::default(),
+            number: None,
             shared: None,
-            round: 0,
             old: 0,
             due: nursery_words,
             full_at: 4 * nursery_words,
@@ -141,7 +141,7 @@ impl Heap {
 
     /// More words than any list has pairs, unless it is a cycle.
     pub(crate) fn span(&self) -> usize {
-        self.words.len() + self.frozen.len() + self.segments.words()
+        self.words.len() + self.frozen.len() + self.numbers.words()
     }
 
     /// The segment that all processes share.
@@ -166,7 +166,12 @@ impl Heap {
     // A call: inlined, or marked as cold, it slows the whole loop of instructions.
     #[inline(never)]
     fn far_word(&self, at: usize) -> Word {
-        if at >= FROZEN { self.frozen[at - FROZEN] } else { self.segments.at(at).words()[offset_of(at)] }
+        if at >= FROZEN { self.frozen[at - FROZEN] } else { self.segment_at(at).words()[offset_of(at)] }
+    }
+
+    /// The segment that holds what lies at `at`.
+    fn segment_at(&self, at: usize) -> &Segment {
+        self.shared.as_ref().expect("a heap that points to segments holds some").holdings.at(at)
     }
 
     /// The words among which those at `at` lie, and where there.
@@ -176,7 +181,7 @@ impl Heap {
         } else if at >= FROZEN {
             (&self.frozen, at - FROZEN)
         } else {
-            (self.segments.at(at).words(), offset_of(at))
+            (self.segment_at(at).words(), offset_of(at))
         }
     }
 
@@ -444,13 +449,13 @@ impl Heap {
     /// [`Full`] if more is alive than the limit; the heap is whole, and larger than it may be.
     pub(crate) fn collect(&mut self, roots: &mut [&mut [Word]], full: bool) -> Result<(), Full> {
         self.collections += 1;
-        self.round += 1;
         let full = full || self.old >= self.full_at || self.has_sent_much();
         let from = if full { 0 } else { self.old };
         self.forward_sent(from);
         let to = std::mem::take(&mut self.spare);
-        let mut copy =
-            Copy { words: &mut self.words, to, from, segments: &mut self.segments, round: self.round, met: Vec::new() };
+        let mut holdings = self.shared.as_mut().map(|shared| &mut shared.holdings);
+        holdings.iter_mut().for_each(|holdings| holdings.begin_round());
+        let mut copy = Copy { words: &mut self.words, to, from, holdings, met: Vec::new() };
         copy.to.clear();
         for root in roots.iter_mut() {
             for word in root.iter_mut() {
@@ -494,8 +499,7 @@ struct Copy<'a> {
     to: Vec<Word>,
     /// Objects before this index stay; the first copy gets it.
     from: usize,
-    segments: &'a mut Segments,
-    round: u64,
+    holdings: Option<&'a mut Holdings>,
     /// The segments that what was copied points to.
     met: Vec<u32>,
 }
@@ -532,7 +536,10 @@ impl Copy<'_> {
     #[cold]
     #[inline(never)]
     fn meet(&mut self, at: usize) {
-        if at < FROZEN && self.segments.meet(slot_of(at), self.round) {
+        if at < FROZEN
+            && let Some(holdings) = &mut self.holdings
+            && holdings.meet(slot_of(at)).is_some()
+        {
             self.met.push(slot_of(at));
         }
     }

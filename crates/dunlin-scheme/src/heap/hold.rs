@@ -64,10 +64,11 @@ impl Heap {
         }
         let first = self.words.len();
         self.shared();
-        let (Some(shared), segments, round) = (&mut self.shared, &self.segments, self.round) else { return };
+        let Some(shared) = &mut self.shared else { return };
         // These first: what they share with others then stays.
         for slot in met {
-            shared.hold_old(segments.in_slot(*slot));
+            let segment = shared.holdings.in_slot(*slot).clone();
+            shared.hold_old(&segment);
         }
         let Shared { old, arrived, holdings, sent, .. } = &mut **shared;
         for slot in arrived.drain() {
@@ -77,7 +78,7 @@ impl Heap {
         if full {
             sent.old.clear(0);
             old.retain(|slot| {
-                let was_met = segments.was_met(*slot, round);
+                let was_met = holdings.was_met(*slot);
                 if !was_met {
                     holdings.remove(*slot);
                 }

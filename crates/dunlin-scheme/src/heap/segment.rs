@@ -1,19 +1,22 @@
 //! Segments: words of messages, which processes share.
 //!
-//! A segment never changes, and its words have the same index in every process of the program: the machine's
-//! table of segments tells which is where. Pointers in it lead to itself, to the frozen segment, or to
-//! segments that were there before it, which it keeps alive: so there are no cycles of segments.
+//! A segment never changes, and its words have the same index in every process of the program. A process holds
+//! the segments that its heap points to, and finds them by number among those. Pointers in a segment lead to
+//! itself, to the frozen segment, or to segments that were there before it, which it keeps alive: so there are
+//! no cycles of segments.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::Arc;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::word::{OFFSET_BITS, SHARED, SLOT_BITS, Word};
 
 /// Words that heaps and mailboxes share.
 #[derive(Debug)]
 pub(crate) struct Segment {
-    slot: u32,
+    number: Number,
     words: Box<[Word]>,
     /// The segments that its words point to.
     older: Vec<Arc<Self>>,
@@ -25,8 +28,15 @@ impl Segment {
     /// Words of one segment.
     pub(super) const WORDS_MAX: usize = 1 << OFFSET_BITS;
 
+    /// A segment of words that lie where the number says, at most `WORDS_MAX`.
+    pub(super) fn new(number: Number, words: &[Word], older: Vec<Arc<Self>>) -> Arc<Self> {
+        number.home.words.fetch_add(words.len(), Ordering::Relaxed);
+        let bound = older.iter().fold(words.len(), |sum, older| sum.saturating_add(older.bound));
+        Arc::new(Self { number, words: words.into(), older, bound })
+    }
+
     pub(super) fn slot(&self) -> u32 {
-        self.slot
+        self.number.slot
     }
 
     pub(super) fn words(&self) -> &[Word] {
@@ -41,6 +51,7 @@ impl Segment {
 impl Drop for Segment {
     /// One after the other: the last holder of a chain of segments drops all of it.
     fn drop(&mut self) {
+        self.number.home.words.fetch_sub(self.words.len(), Ordering::Relaxed);
         let mut left = std::mem::take(&mut self.older);
         while let Some(next) = left.pop() {
             if let Some(mut next) = Arc::into_inner(next) {
@@ -51,9 +62,7 @@ impl Drop for Segment {
 }
 
 /// Segments at once.
-const SLOTS_MAX: usize = 1 << SLOT_BITS;
-/// Words of new segments between two looks for those that nothing holds.
-const SWEEP_WORDS: usize = 1 << 16;
+const SLOTS_MAX: u32 = 1 << SLOT_BITS;
 
 /// The slot of the segment that holds what lies at `at`.
 pub(super) fn slot_of(at: usize) -> u32 {
@@ -65,94 +74,81 @@ pub(super) fn offset_of(at: usize) -> usize {
     (at - SHARED) & (Segment::WORDS_MAX - 1)
 }
 
-/// All segments of a machine.
-#[derive(Default)]
-pub(super) struct Segments {
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-    words: usize,
-    sweep_at: usize,
-    /// How often there was no room.
-    refused: usize,
+/// The numbers of all segments of a program, of which each is free again once its segment is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    free: Mutex<Free>,
+    words: AtomicUsize,
 }
 
-#[derive(Default)]
-struct Slot {
-    segment: Option<Arc<Segment>>,
-    /// The last collection that met a pointer to it.
-    met: u64,
+#[derive(Debug, Default)]
+struct Free {
+    slots: Vec<u32>,
+    /// None from here on was used.
+    unused: u32,
 }
 
-impl Segments {
-    /// The index of the first word of the next segment; `None` if there may be no more.
-    pub(super) fn next_base(&mut self) -> Option<usize> {
-        if self.free.is_empty() && self.slots.len() == SLOTS_MAX {
-            // A look at so many costs too much for each message.
-            if self.refused.is_multiple_of(SLOTS_MAX / 16) {
-                self.sweep();
+impl Numbers {
+    /// A number that no segment has; `None` if there may be no more.
+    pub(super) fn take(self: &Arc<Self>) -> Option<Number> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = match free.slots.pop() {
+            Some(slot) => slot,
+            None if free.unused < SLOTS_MAX => {
+                free.unused += 1;
+                free.unused - 1
             }
-            self.refused += 1;
-        }
-        let slot = self.free.last().map_or(self.slots.len(), |slot| *slot as usize);
-        if slot < SLOTS_MAX { Some(SHARED + (slot << OFFSET_BITS)) } else { None }
+            None => return None,
+        };
+        Some(Number { slot, home: self.clone() })
     }
 
-    /// Makes a segment of words that lie where `next_base` said, at most `WORDS_MAX`.
-    pub(super) fn add(&mut self, words: &[Word], older: Vec<Arc<Segment>>) -> Arc<Segment> {
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot::default());
-            self.slots.len() as u32 - 1
-        });
-        self.words += words.len();
-        let bound = older.iter().fold(words.len(), |sum, older| sum.saturating_add(older.bound));
-        let segment = Arc::new(Segment { slot, words: words.into(), older, bound });
-        self.slots[slot as usize].segment = Some(segment.clone());
-        if self.words > self.sweep_at.max(SWEEP_WORDS) {
-            self.sweep();
-            self.sweep_at = 2 * self.words + SWEEP_WORDS;
-        }
-        segment
-    }
-
-    /// Drops the segments that nothing holds but this table.
-    fn sweep(&mut self) {
-        let mut left: Vec<u32> = (0..self.slots.len() as u32).collect();
-        while let Some(slot) = left.pop() {
-            let place = &mut self.slots[slot as usize].segment;
-            let Some(segment) = place.take_if(|segment| Arc::strong_count(segment) == 1) else { continue };
-            self.free.push(slot);
-            self.words -= segment.words.len();
-            // Older ones may have been looked at while this one held them.
-            left.extend(segment.older.iter().map(|older| older.slot));
-        }
-    }
-
-    /// The words of all segments that were not dropped.
+    /// The words of all segments.
     pub(super) fn words(&self) -> usize {
-        self.words
-    }
-
-    /// The segment that holds what lies at `at`.
-    #[inline]
-    pub(super) fn at(&self, at: usize) -> &Arc<Segment> {
-        self.in_slot(slot_of(at))
-    }
-
-    #[inline]
-    pub(super) fn in_slot(&self, slot: u32) -> &Arc<Segment> {
-        self.slots[slot as usize].segment.as_ref().expect("what a heap points to is kept alive")
-    }
-
-    /// Whether a collection meets the segment for the first time.
-    pub(super) fn meet(&mut self, slot: u32, collection: u64) -> bool {
-        std::mem::replace(&mut self.slots[slot as usize].met, collection) != collection
-    }
-
-    /// Whether that collection met the segment.
-    pub(super) fn was_met(&self, slot: u32, collection: u64) -> bool {
-        self.slots[slot as usize].met == collection
+        self.words.load(Ordering::Relaxed)
     }
 }
+
+/// The number of a segment that is there, or is about to be.
+#[derive(Debug)]
+pub(super) struct Number {
+    slot: u32,
+    home: Arc<Numbers>,
+}
+
+impl Number {
+    /// The index of the first word of the segment.
+    pub(super) fn base(&self) -> usize {
+        SHARED + ((self.slot as usize) << OFFSET_BITS)
+    }
+}
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        self.home.free.lock().unwrap_or_else(PoisonError::into_inner).slots.push(self.slot);
+    }
+}
+
+/// Spreads numbers of segments: a look-up by one costs little, since each word of a segment needs one.
+#[derive(Default)]
+pub(super) struct SlotHasher(u64);
+
+impl Hasher for SlotHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+}
+
+/// A table by number of a segment.
+type BySlot<T> = HashMap<u32, T, BuildHasherDefault<SlotHasher>>;
 
 /// What messages of a mailbox point to.
 ///
@@ -161,14 +157,14 @@ impl Segments {
 #[derive(Default)]
 pub(crate) struct Mentions {
     /// How many messages point to each segment.
-    counts: HashMap<u32, (u32, Arc<Segment>)>,
+    counts: BySlot<(u32, Arc<Segment>)>,
     bound: usize,
 }
 
 impl Mentions {
     /// One more message points to the segment.
     pub(crate) fn add(&mut self, segment: &Arc<Segment>) {
-        let (count, _) = self.counts.entry(segment.slot).or_insert_with(|| {
+        let (count, _) = self.counts.entry(segment.slot()).or_insert_with(|| {
             self.bound = self.bound.saturating_add(segment.bound);
             (0, segment.clone())
         });
@@ -177,7 +173,7 @@ impl Mentions {
 
     /// One message less points to the segment.
     pub(crate) fn remove(&mut self, segment: &Segment) {
-        let Entry::Occupied(mut entry) = self.counts.entry(segment.slot) else { return };
+        let Entry::Occupied(mut entry) = self.counts.entry(segment.slot()) else { return };
         entry.get_mut().0 -= 1;
         if entry.get().0 == 0 {
             entry.remove();
@@ -209,9 +205,18 @@ impl Mentions {
 /// What a heap keeps alive: segments that it holds, and those that these refer to.
 #[derive(Default)]
 pub(super) struct Holdings {
-    /// How often each is held: from outside, and by segments in this table.
-    counts: HashMap<u32, (u32, Arc<Segment>)>,
+    all: BySlot<Held>,
     words: usize,
+    /// Numbers collections and transfers, which look at each segment once.
+    round: u64,
+}
+
+struct Held {
+    segment: Arc<Segment>,
+    /// How often it is held: from outside, and by segments in this table.
+    count: u32,
+    /// The last round that met a pointer to it.
+    met: u64,
 }
 
 impl Holdings {
@@ -220,21 +225,47 @@ impl Holdings {
         self.words
     }
 
+    /// The segment that holds what lies at `at`.
+    pub(super) fn at(&self, at: usize) -> &Arc<Segment> {
+        self.in_slot(slot_of(at))
+    }
+
+    pub(super) fn in_slot(&self, slot: u32) -> &Arc<Segment> {
+        &self.all.get(&slot).expect("what a heap points to is kept alive").segment
+    }
+
+    /// A collection or transfer begins: it has met no segment.
+    pub(super) fn begin_round(&mut self) {
+        self.round += 1;
+    }
+
+    /// The segment, if this round meets it for the first time.
+    pub(super) fn meet(&mut self, slot: u32) -> Option<&Arc<Segment>> {
+        let held = self.all.get_mut(&slot).expect("what a heap points to is kept alive");
+        let is_first = std::mem::replace(&mut held.met, self.round) != self.round;
+        is_first.then_some(&held.segment)
+    }
+
+    /// Whether this round met the segment.
+    pub(super) fn was_met(&self, slot: u32) -> bool {
+        self.all.get(&slot).is_some_and(|held| held.met == self.round)
+    }
+
     /// Holds a segment once more.
     pub(super) fn add(&mut self, segment: &Arc<Segment>) {
-        if let Some((count, _)) = self.counts.get_mut(&segment.slot) {
-            *count += 1;
+        if let Some(held) = self.all.get_mut(&segment.slot()) {
+            held.count += 1;
             return;
         }
         let mut left = Vec::new();
         let mut next = Some(segment.clone());
         while let Some(segment) = next {
-            match self.counts.entry(segment.slot) {
-                Entry::Occupied(mut entry) => entry.get_mut().0 += 1,
+            match self.all.entry(segment.slot()) {
+                Entry::Occupied(mut entry) => entry.get_mut().count += 1,
                 Entry::Vacant(entry) => {
                     self.words += segment.words.len();
                     left.extend(segment.older.iter().cloned());
-                    entry.insert((1, segment));
+                    entry.insert(Held { segment, count: 1, met: 0 });
                 }
             }
             next = left.pop();
@@ -246,12 +277,12 @@ impl Holdings {
         let mut left = Vec::new();
         let mut next = Some(slot);
         while let Some(slot) = next {
-            if let Entry::Occupied(mut entry) = self.counts.entry(slot) {
-                entry.get_mut().0 -= 1;
-                if entry.get().0 == 0 {
-                    let (_, segment) = entry.remove();
+            if let Entry::Occupied(mut entry) = self.all.entry(slot) {
+                entry.get_mut().count -= 1;
+                if entry.get().count == 0 {
+                    let Held { segment, .. } = entry.remove();
                     self.words -= segment.words.len();
-                    left.extend(segment.older.iter().map(|older| older.slot));
+                    left.extend(segment.older.iter().map(|older| older.slot()));
                 }
             }
             next = left.pop();
@@ -263,51 +294,57 @@ impl Holdings {
 mod tests {
     use super::*;
 
-    /// A chain of so many segments, each of which refers to the one before.
-    fn chain(segments: &mut Segments, count: usize) -> Arc<Segment> {
-        let mut last = segments.add(&[0], Vec::new());
-        for _ in 1..count {
-            last = segments.add(&[0], vec![last]);
-        }
-        last
+    fn segment(numbers: &Arc<Numbers>, words: &[Word], older: Vec<Arc<Segment>>) -> Arc<Segment> {
+        Segment::new(numbers.take().unwrap(), words, older)
     }
 
     #[test]
     fn chain_of_a_million_segments_is_dropped_without_recursion() {
-        let mut segments = Segments::default();
+        let numbers = Arc::<Numbers>::default();
         let mut holdings = Holdings::default();
-        let last = chain(&mut segments, 1_000_000);
+        let mut last = segment(&numbers, &[0], Vec::new());
+        for _ in 1..1_000_000 {
+            last = segment(&numbers, &[0], vec![last]);
+        }
         holdings.add(&last);
-        assert_eq!((segments.words(), holdings.words()), (1_000_000, 1_000_000));
+        assert_eq!((numbers.words(), holdings.words()), (1_000_000, 1_000_000));
         holdings.remove(last.slot());
-        assert_eq!(holdings.words(), 0);
+        assert_eq!((numbers.words(), holdings.words()), (1_000_000, 0));
         drop(last);
-        segments.sweep();
-        assert_eq!(segments.words(), 0);
-        let last = chain(&mut segments, 1_000_000);
-        // The table goes first, the chain with its last holder.
-        drop(segments);
-        drop(last);
+        assert_eq!(numbers.words(), 0);
     }
 
     #[test]
-    fn segments_that_nothing_holds_make_room_for_others() {
-        let mut segments = Segments::default();
-        let kept = segments.add(&[7; 100], Vec::new());
-        for _ in 0..10_000 {
-            segments.add(&[0; 1000], Vec::new());
-            assert!(segments.words() <= 2 * SWEEP_WORDS + 2000, "{}", segments.words());
+    fn number_is_free_again_once_its_segment_is_dropped() {
+        let numbers = Arc::<Numbers>::default();
+        let kept = segment(&numbers, &[7; 100], Vec::new());
+        for _ in 0..10 {
+            let other = segment(&numbers, &[0; 1000], vec![kept.clone()]);
+            assert_eq!((kept.slot(), other.slot(), numbers.words()), (0, 1, 1100));
         }
-        assert!(segments.slots.len() <= 200, "{}", segments.slots.len());
-        assert_eq!(segments.in_slot(kept.slot()).words(), [7; 100]);
+        assert_eq!((numbers.words(), kept.words()), (100, &[7; 100][..]));
+    }
+
+    #[test]
+    fn round_meets_each_segment_once() {
+        let numbers = Arc::<Numbers>::default();
+        let mut holdings = Holdings::default();
+        let one = segment(&numbers, &[0], Vec::new());
+        holdings.add(&one);
+        for _ in 0..2 {
+            holdings.begin_round();
+            assert!(!holdings.was_met(one.slot()));
+            assert!(holdings.meet(one.slot()).is_some() && holdings.meet(one.slot()).is_none());
+            assert!(holdings.was_met(one.slot()));
+        }
     }
 
     #[test]
     fn bound_of_what_messages_mention_is_above_it_until_it_is_counted() {
-        let mut segments = Segments::default();
-        let bottom = segments.add(&[0; 10], Vec::new());
-        let sides = [1, 2].map(|_| segments.add(&[0; 20], vec![bottom.clone()]));
-        let top = segments.add(&[0; 5], sides.to_vec());
+        let numbers = Arc::<Numbers>::default();
+        let bottom = segment(&numbers, &[0; 10], Vec::new());
+        let sides = [1, 2].map(|_| segment(&numbers, &[0; 20], vec![bottom.clone()]));
+        let top = segment(&numbers, &[0; 5], sides.to_vec());
         let mut mentions = Mentions::default();
         for segment in [&top, &sides[0], &top] {
             mentions.add(segment);
@@ -324,10 +361,10 @@ mod tests {
 
     #[test]
     fn holdings_count_what_segments_share_once() {
-        let mut segments = Segments::default();
+        let numbers = Arc::<Numbers>::default();
         let mut holdings = Holdings::default();
-        let bottom = segments.add(&[0; 10], Vec::new());
-        let sides = [1, 2].map(|_| segments.add(&[0; 20], vec![bottom.clone()]));
+        let bottom = segment(&numbers, &[0; 10], Vec::new());
+        let sides = [1, 2].map(|_| segment(&numbers, &[0; 20], vec![bottom.clone()]));
         for side in &sides {
             holdings.add(side);
             holdings.add(side);

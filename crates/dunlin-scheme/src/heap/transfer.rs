@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::collect::{Full, Heap};
 use super::object::{Tag, fields_at, is_header_of, size_at, size_of};
-use super::segment::{Segment, Segments, offset_of, slot_of};
+use super::segment::{Segment, offset_of, slot_of};
 use super::share::Shared;
 use super::word::{FROZEN, HEADER, MOVED, SHARED, TAG_MASK, UNSET, Word, index, is_pointer, pointer, shared_index};
 
@@ -66,12 +66,15 @@ impl Heap {
         if !is_pointer(root) || index(root) >= FROZEN {
             return (root, Vec::new(), 0);
         }
-        let base = if self.words.len() <= Segment::WORDS_MAX { self.segments.next_base() } else { None };
+        let base = if self.words.len() <= Segment::WORDS_MAX { self.next_base() } else { None };
         let Copied { mut root, segments, is_open } = self.copied(root, base.unwrap_or(0), Kept::Shared);
         let count = self.copy.len();
         if let Some(base) = base {
-            if count >= SEGMENT_WORDS && !is_open {
-                let segment = self.segments.add(&self.copy, segments);
+            if count >= SEGMENT_WORDS
+                && !is_open
+                && let Some(number) = self.number.take()
+            {
+                let segment = Segment::new(number, &self.copy, segments);
                 self.note_marked(&segment);
                 self.clear_copy();
                 return (root, vec![segment], count);
@@ -82,6 +85,14 @@ impl Heap {
         }
         self.unmark();
         (root, segments, count)
+    }
+
+    /// The index of the first word of the next segment; `None` if there may be no more.
+    fn next_base(&mut self) -> Option<usize> {
+        if self.number.is_none() {
+            self.number = self.numbers.take();
+        }
+        self.number.as_ref().map(|number| number.base())
     }
 
     /// Puts a value into the heap.
@@ -153,17 +164,17 @@ impl Heap {
     /// Copies what `root` reaches, but for what is kept. The originals are marked, so that each is copied
     /// once, until `unmark` or `note_marked`.
     fn copied(&mut self, root: Word, base: usize, kept: Kept) -> Copied {
-        self.round += 1;
+        if let Some(shared) = &mut self.shared {
+            shared.holdings.begin_round();
+        }
         let mut transfer = Transfer {
             words: &mut self.words,
             old: self.old,
             to: &mut self.copy,
             base,
             marked: &mut self.marked,
-            segments: &mut self.segments,
-            shared: if kept == Kept::Shared { self.shared.as_deref_mut() } else { None },
+            shared: self.shared.as_deref_mut(),
             kept,
-            round: self.round,
             met: Vec::new(),
             places: HashMap::new(),
             is_open: false,
@@ -222,10 +233,8 @@ struct Transfer<'a> {
     base: usize,
     /// Where objects that were copied begin, with the word that was there.
     marked: &'a mut Vec<(usize, Word)>,
-    segments: &'a mut Segments,
     shared: Option<&'a mut Shared>,
     kept: Kept,
-    round: u64,
     met: Vec<Arc<Segment>>,
     /// Where objects of segments were copied to.
     places: HashMap<usize, usize>,
@@ -245,7 +254,8 @@ impl Transfer<'_> {
         if first & TAG_MASK == MOVED {
             return pointer(index(first), word & TAG_MASK);
         }
-        if let Some(shared) = &mut self.shared
+        if self.kept == Kept::Shared
+            && let Some(shared) = &mut self.shared
             && let Some(copy) = shared.copy_of(at, self.old)
         {
             return self.moved_shared(pointer(copy, word & TAG_MASK));
@@ -280,17 +290,15 @@ impl Transfer<'_> {
     /// What becomes of a pointer to a segment.
     #[inline(never)]
     fn moved_shared(&mut self, word: Word) -> Word {
-        let Some(at) = shared_index(word) else { return word };
+        let (Some(at), Some(shared)) = (shared_index(word), &mut self.shared) else { return word };
+        let holdings = &mut shared.holdings;
         if self.kept == Kept::Shared {
-            let slot = slot_of(at);
-            if self.segments.meet(slot, self.round) {
-                self.met.push(self.segments.in_slot(slot).clone());
-            }
+            self.met.extend(holdings.meet(slot_of(at)).cloned());
             return word;
         }
         let (to, base) = (&mut *self.to, self.base);
         let new = *self.places.entry(at).or_insert_with(|| {
-            let (new, from, offset) = (base + to.len(), self.segments.at(at).words(), offset_of(at));
+            let (new, from, offset) = (base + to.len(), holdings.at(at).words(), offset_of(at));
             to.extend_from_slice(&from[offset..offset + size_at(from, offset)]);
             new
         });
