@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use dunlin::{Exit, ExitReason, Mailbox, MailboxError, Pid, Sleep, exit, mailbox, sleep_until};
 use dunlin_scheme::{Error, Failure, Operation, Outcome, ProcessNumber, Step, Value};
 
-use crate::machine::Shared;
+use crate::machine::{Shared, Spawned, Task};
 use crate::operation::{Withdrawal, perform};
 
 /// A Scheme process, as the body of a process of dunlin's: made by [`Program::body`](crate::Program::body).
@@ -25,8 +25,8 @@ pub struct Body {
 }
 
 impl Body {
-    pub(crate) fn new(shared: Arc<Shared>, number: u64) -> Self {
-        let life = Life { shared, number };
+    pub(crate) fn new(shared: Arc<Shared>, (number, task): Spawned) -> Self {
+        let life = Life { shared, number, task };
         Self { running: Box::pin(life.run()), number: ProcessNumber(number) }
     }
 
@@ -54,6 +54,7 @@ impl std::fmt::Debug for Body {
 struct Life {
     shared: Arc<Shared>,
     number: u64,
+    task: Arc<Task>,
 }
 
 impl Drop for Life {
@@ -64,9 +65,9 @@ impl Drop for Life {
 
 impl Life {
     async fn run(self) -> Result<Value, Failure> {
-        let Self { shared, number } = &self;
+        let Self { shared, number, task } = &self;
         let number = *number;
-        shared.begin(number);
+        task.begin();
         let (_, mut exits) = mailbox::<Exit>();
         if Pid::current().is_some() {
             // Ours, and this is a process: there is no error.
@@ -76,7 +77,7 @@ impl Life {
             while !exits.is_empty() {
                 self.receive(exits.recv().await.ok());
             }
-            let (step, spawned) = shared.turn(number);
+            let (step, spawned) = shared.turn(number, task);
             for process in spawned {
                 // (The handle detaches it.)
                 drop(dunlin::spawn(ended(Body::new(shared.clone(), process))));
@@ -138,7 +139,7 @@ impl Life {
         timer: Pin<&mut Option<Sleep>>,
         exit: Pin<&mut impl Future<Output = Result<Exit, MailboxError>>>,
     ) -> Poll<Option<Exit>> {
-        if self.shared.poll_ready(self.number, cx).is_ready() {
+        if self.task.poll_ready(cx).is_ready() {
             return Poll::Ready(None);
         }
         if let Some(timer) = timer.as_pin_mut()

@@ -17,11 +17,12 @@
 //!   `alt` is a [`Choice`](dunlin::Choice). [`ChannelEnd`] hands ends from Rust to Scheme, and back.
 //!
 //! # Threads
-//! The processes of one program share a machine, which one thread uses at a time: a program has the speed of
-//! one processor, and its processes run on all worker threads. Programs do not wait for each other.
+//! The processes of one program run in parallel, on all worker threads: each worker has a machine of the
+//! program while it gives a turn. What changes what they share takes turns: sends, spawns, definitions,
+//! ports, the compilation of a form. Programs do not wait for each other.
 //!
 //! # Map
-//! `program`: what users call; `machine`: what processes share; `body`: what a process's task does;
+//! `program`: what users call; `machine`: the machines of a program; `body`: what a process's task does;
 //! `outside`: what Scheme knows of Rust; `ends`, `operation`: channels; `local`: channels of a machine
 //! without tasks.
 

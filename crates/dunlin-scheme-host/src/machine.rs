@@ -1,22 +1,31 @@
-//! The machine that the processes of a program share, and how they use it.
+//! The machines of a program, and how its processes use them.
 //!
-//! A process has the machine for a turn, under a lock. What the turn caused is carried out afterwards, in the
-//! task of that process: wakes, messages to mailboxes of Rust, links. No code of users runs under the lock.
+//! A process has a machine of its program for a turn: as many machines as workers give turns at once. What
+//! the turn caused is carried out afterwards, in the task of that process: wakes, messages to mailboxes of
+//! Rust, links. No code of users runs while a machine uses what the machines share.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dunlin::{Instant, Pid};
-use dunlin_scheme::{End, Engine, Error, Host, Outcome, ProcessNumber, Request, Step, Value, ValueError};
+use dunlin_scheme::{
+    End, Engine, Error, Host, Outcome, ProcessNumber, Request, Step, Value, ValueError, Workers as Engines,
+};
 
 use crate::outside::{Directory, Outside, Post};
 
-/// A machine, and the tasks of its processes.
+/// The machines of a program, and the tasks of its processes.
 pub(crate) struct Shared {
-    state: Mutex<State>,
+    engines: Engines,
+    /// Machines that no worker uses; the one that was used last is the next.
+    idle: Mutex<Vec<Machine>>,
+    /// The processes that have a task, or are to have one.
+    tasks: Mutex<HashMap<u64, Arc<Task>>>,
+    directory: Mutex<Directory>,
+    clock: Clock,
     console: Mutex<Console>,
     dropped: AtomicU64,
 }
@@ -24,42 +33,72 @@ pub(crate) struct Shared {
 /// What takes the text that a program prints.
 type Console = Box<dyn FnMut(&str) + Send>;
 
-struct State {
-    engine: Engine,
-    ready: Ready,
-    /// The processes that have a task, or are to have one.
-    tasks: HashMap<u64, Task>,
-    directory: Directory,
-}
-
 /// The task of a process.
 #[derive(Default)]
-struct Task {
+pub(crate) struct Task {
     /// It has been woken since its last turn began.
-    is_ready: bool,
-    waker: Option<Waker>,
-    /// `None` before its first turn, and for one that runs outside of every process.
-    pid: Option<Pid>,
+    is_ready: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+    /// None before its first turn, and for one that runs outside of every process.
+    pid: OnceLock<Pid>,
 }
 
-/// Processes that can run, and the time.
-#[derive(Clone)]
-struct Ready {
-    numbers: Arc<Mutex<Vec<u64>>>,
+impl Task {
+    fn begin_turn(&self) {
+        self.is_ready.store(false, Ordering::Release);
+    }
+
+    fn ready(&self) -> Option<Waker> {
+        // Before the lock: a poll that has it sees this, or leaves its waker.
+        self.is_ready.store(true, Ordering::Release);
+        lock(&self.waker).take()
+    }
+
+    /// Whether it has been woken since its last turn began.
+    pub(crate) fn poll_ready(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut waker = lock(&self.waker);
+        if self.is_ready.load(Ordering::Acquire) {
+            return Poll::Ready(());
+        }
+        *waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Its process is now the one that polls it.
+    pub(crate) fn begin(&self) {
+        if let Some(pid) = Pid::current() {
+            let _ = self.pid.set(pid);
+        }
+    }
+}
+
+/// The time of a program.
+#[derive(Clone, Copy)]
+struct Clock {
     began: Instant,
     began_us: u64,
 }
 
-impl Ready {
+impl Clock {
     fn new() -> Self {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { numbers: Arc::default(), began: Instant::now(), began_us: since_epoch.as_micros() as u64 }
+        Self { began: Instant::now(), began_us: since_epoch.as_micros() as u64 }
     }
 
-    /// When it is this time of the machine's.
-    fn instant(&self, at_us: u64) -> Instant {
+    fn now_us(self) -> u64 {
+        self.began_us + self.began.elapsed().as_micros() as u64
+    }
+
+    fn instant(self, at_us: u64) -> Instant {
         self.began + Duration::from_micros(at_us.saturating_sub(self.began_us))
     }
+}
+
+/// Processes that a machine has woken, spawned or ended, and the time.
+#[derive(Clone)]
+struct Ready {
+    numbers: Arc<Mutex<Vec<u64>>>,
+    clock: Clock,
 }
 
 impl Host for Ready {
@@ -68,7 +107,7 @@ impl Host for Ready {
     }
 
     fn now_us(&mut self) -> u64 {
-        self.began_us + self.began.elapsed().as_micros() as u64
+        self.clock.now_us()
     }
 
     // The engine asks for no more: tasks have their own order, and timers of their own.
@@ -85,13 +124,22 @@ impl Host for Ready {
     }
 }
 
-/// What is to be done once the machine is not locked.
+/// A machine, which one thread uses at a time.
+struct Machine {
+    engine: Engine,
+    ready: Ready,
+}
+
+/// A process that a turn has spawned, and that needs a task.
+pub(crate) type Spawned = (u64, Arc<Task>);
+
+/// What is to be done once no machine is in use.
 #[derive(Default)]
 #[must_use]
 struct Effects {
     wakers: Vec<Waker>,
     /// Only a turn spawns.
-    spawned: Vec<u64>,
+    spawned: Vec<Spawned>,
     requests: Vec<Request>,
     /// Ends of channels that are dropped then: that may wake tasks.
     ends: Vec<End>,
@@ -101,63 +149,106 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl State {
-    fn settle(&mut self) -> Effects {
-        let (requests, ends) = (self.engine.take_requests(), self.engine.take_released_ends());
+impl Shared {
+    pub(crate) fn new() -> Self {
+        let clock = Clock::new();
+        let ready = Ready { numbers: Arc::default(), clock };
+        let engine = Engine::new(ready.clone());
+        Self {
+            engines: engine.workers(),
+            idle: Mutex::new(vec![Machine { engine, ready }]),
+            tasks: Mutex::default(),
+            directory: Mutex::default(),
+            clock,
+            console: Mutex::new(Box::new(|_| {})),
+            dropped: AtomicU64::new(0),
+        }
+    }
+
+    /// Uses a machine: another one if all are in use.
+    fn with<T>(&self, with: impl FnOnce(&mut Machine) -> T) -> T {
+        let idle = lock(&self.idle).pop();
+        let mut machine = idle.unwrap_or_else(|| {
+            let ready = Ready { numbers: Arc::default(), clock: self.clock };
+            Machine { engine: self.engines.engine(ready.clone()), ready }
+        });
+        let result = with(&mut machine);
+        lock(&self.idle).push(machine);
+        result
+    }
+
+    /// Uses a machine, and carries out what that caused.
+    fn with_effects<T>(&self, with: impl FnOnce(&mut Engine) -> T) -> T {
+        let (result, effects) = self.with(|machine| {
+            let result = with(&mut machine.engine);
+            (result, self.settle(machine))
+        });
+        self.carry_out(effects);
+        result
+    }
+
+    /// Uses the engine for what wakes no process.
+    pub(crate) fn with_engine<T>(&self, with: impl FnOnce(&mut Engine) -> T) -> T {
+        self.with(|machine| with(&mut machine.engine))
+    }
+
+    /// What the use of a machine has caused.
+    fn settle(&self, machine: &mut Machine) -> Effects {
+        let engine = &mut machine.engine;
+        let (requests, ends) = (engine.take_requests(), engine.take_released_ends());
         let mut effects = Effects { requests, ends, ..Effects::default() };
-        let numbers = std::mem::take(&mut *lock(&self.ready.numbers));
+        let mut numbers = std::mem::take(&mut *lock(&machine.ready.numbers));
+        if numbers.is_empty() {
+            return effects;
+        }
+        let tasks = lock(&self.tasks);
+        numbers.retain(|number| {
+            let task = tasks.get(number);
+            effects.wakers.extend(task.and_then(|task| task.ready()));
+            task.is_none()
+        });
+        drop(tasks);
         for number in numbers {
-            if let Some(task) = self.tasks.get_mut(&number) {
-                task.is_ready = true;
-                effects.wakers.extend(task.waker.take());
-            } else if self.engine.is_alive(number) {
-                self.tasks.insert(number, Task::default());
-                effects.spawned.push(number);
+            if engine.is_alive(number) {
+                effects.spawned.push((number, self.add_task(number)));
+            } else {
+                // Its task has ended, or it was killed before it had one: then this forgets why.
+                engine.kill(number);
             }
         }
         effects
     }
 
+    fn add_task(&self, number: u64) -> Arc<Task> {
+        let task = Arc::<Task>::default();
+        lock(&self.tasks).insert(number, task.clone());
+        task
+    }
+
     /// The process of dunlin's that has this number.
     fn pid(&self, number: u64) -> Option<Pid> {
-        match self.directory.find(number) {
+        match lock(&self.directory).find(number) {
             Some(Outside::Process(pid)) => Some(pid),
             Some(Outside::Mailbox(_)) => None,
-            None => self.tasks.get(&number)?.pid,
+            None => lock(&self.tasks).get(&number)?.pid.get().copied(),
         }
-    }
-}
-
-impl Shared {
-    pub(crate) fn new() -> Self {
-        let ready = Ready::new();
-        let engine = Engine::new(ready.clone());
-        let state = State { engine, ready, tasks: HashMap::new(), directory: Directory::default() };
-        Self { state: Mutex::new(state), console: Mutex::new(Box::new(|_| {})), dropped: AtomicU64::new(0) }
     }
 
     /// Makes a process that evaluates a text, and that has a task from now on.
     ///
     /// # Errors
     /// As those of [`Engine::start`].
-    pub(crate) fn start(&self, source_name: &str, text: &str) -> Result<u64, Error> {
-        let mut state = lock(&self.state);
-        let number = state.engine.start(source_name, text)?;
-        state.tasks.insert(number, Task::default());
-        Ok(number)
+    pub(crate) fn start(&self, source_name: &str, text: &str) -> Result<Spawned, Error> {
+        let number = self.with_engine(|engine| engine.start(source_name, text))?;
+        Ok((number, self.add_task(number)))
     }
 
     pub(crate) fn add_mailbox(&self, mailbox: Arc<dyn Post>) -> ProcessNumber {
-        lock(&self.state).directory.add_mailbox(mailbox)
+        lock(&self.directory).add_mailbox(mailbox)
     }
 
     pub(crate) fn number(&self, pid: Pid) -> ProcessNumber {
-        lock(&self.state).directory.number(pid)
-    }
-
-    /// Uses the engine for what wakes no process.
-    pub(crate) fn with_engine<T>(&self, with: impl FnOnce(&mut Engine) -> T) -> T {
-        with(&mut lock(&self.state).engine)
+        lock(&self.directory).number(pid)
     }
 
     pub(crate) fn dropped(&self) -> u64 {
@@ -166,7 +257,7 @@ impl Shared {
 
     /// How many processes have not ended.
     pub(crate) fn processes(&self) -> usize {
-        lock(&self.state).tasks.len()
+        lock(&self.tasks).len()
     }
 
     pub(crate) fn set_console(&self, console: Console) {
@@ -175,84 +266,52 @@ impl Shared {
 
     /// Sends a message to a process, or to what is outside. False if the process has ended.
     pub(crate) fn send(&self, to: u64, message: Value) -> Result<bool, ValueError> {
-        let (sent, effects) = {
-            let mut state = lock(&self.state);
-            if let Some(outside) = state.directory.find(to) {
-                drop(state);
-                self.post(to, Some(outside), Ok(message));
-                return Ok(true);
-            }
-            let sent = state.engine.send(to, &message);
-            (sent, state.settle())
-        };
-        self.carry_out(effects);
-        sent
-    }
-
-    /// The number of a process is now that of the process that polls it.
-    pub(crate) fn begin(&self, number: u64) {
-        if let Some(task) = lock(&self.state).tasks.get_mut(&number) {
-            task.pid = Pid::current();
+        let outside = lock(&self.directory).find(to);
+        if outside.is_some() {
+            self.post(to, outside, Ok(message));
+            return Ok(true);
         }
+        self.with_effects(|engine| engine.send(to, &message))
     }
 
     /// Gives a process a turn. It may have spawned processes, which need a task each.
-    pub(crate) fn turn(&self, number: u64) -> (Step, Vec<u64>) {
-        let (step, mut effects, printed) = {
-            let mut state = lock(&self.state);
-            if let Some(task) = state.tasks.get_mut(&number) {
-                task.is_ready = false;
+    pub(crate) fn turn(&self, number: u64, task: &Task) -> (Step, Vec<Spawned>) {
+        task.begin_turn();
+        let (step, mut effects) = self.with(|machine| {
+            let step = machine.engine.turn(number);
+            if machine.engine.has_output() {
+                self.print(&mut machine.engine);
             }
-            let step = state.engine.turn(number);
-            let output = state.engine.take_output();
-            // Locked before another turn can print.
-            let printed = if output.is_empty() { None } else { Some((output, lock(&self.console))) };
-            (step, state.settle(), printed)
-        };
-        if let Some((output, mut console)) = printed {
-            console(&output);
-        }
+            (step, self.settle(machine))
+        });
         let spawned = std::mem::take(&mut effects.spawned);
         self.carry_out(effects);
         (step, spawned)
     }
 
-    /// Whether the process has been woken since its last turn began.
-    pub(crate) fn poll_ready(&self, number: u64, cx: &Context<'_>) -> Poll<()> {
-        let mut state = lock(&self.state);
-        let Some(task) = state.tasks.get_mut(&number) else { return Poll::Ready(()) };
-        if task.is_ready {
-            return Poll::Ready(());
+    fn print(&self, engine: &mut Engine) {
+        // Locked first: what was printed first is taken first.
+        let mut console = lock(&self.console);
+        let output = engine.take_output();
+        if !output.is_empty() {
+            console(&output);
         }
-        task.waker = Some(cx.waker().clone());
-        Poll::Pending
     }
 
     /// When it is this time of the machine's.
     pub(crate) fn instant(&self, at_us: u64) -> Instant {
-        lock(&self.state).ready.instant(at_us)
+        self.clock.instant(at_us)
     }
 
     /// Raises an object, or an error with this text, in a process.
     pub(crate) fn raise(&self, number: u64, object: Option<&Value>, text: &str) {
-        let effects = {
-            let mut state = lock(&self.state);
-            state.engine.raise(number, object, text);
-            state.settle()
-        };
-        self.carry_out(effects);
+        self.with_effects(|engine| engine.raise(number, object, text));
     }
 
     /// The task of a process is gone; if the process has not ended, it ends now.
     pub(crate) fn end(&self, number: u64) {
-        let effects = {
-            let mut state = lock(&self.state);
-            state.engine.kill(number);
-            let effects = state.settle();
-            state.tasks.remove(&number);
-            effects
-        };
-        self.carry_out(effects);
+        self.with_effects(|engine| engine.kill(number));
+        lock(&self.tasks).remove(&number);
     }
 
     /// Stores the outcome of what a process asked of channels.
@@ -267,13 +326,12 @@ impl Shared {
         for request in effects.requests {
             match request {
                 Request::Post { to, message } => {
-                    let outside = lock(&self.state).directory.find(to);
+                    let outside = lock(&self.directory).find(to);
                     self.post(to, outside, message);
                 }
                 Request::Link { source, target } => self.link(source, target),
                 Request::Kill(number) => {
-                    let pid = lock(&self.state).pid(number);
-                    pid.map(Pid::kill);
+                    self.pid(number).map(Pid::kill);
                 }
                 _ => {}
             }
@@ -298,11 +356,8 @@ impl Shared {
 
     /// Makes the exit of one process end the other.
     fn link(&self, source: u64, target: u64) {
-        let (pids, is_own) = {
-            let state = lock(&self.state);
-            ((state.pid(source), state.pid(target)), state.tasks.contains_key(&target))
-        };
-        let failed = match pids {
+        let is_own = lock(&self.tasks).contains_key(&target);
+        let failed = match (self.pid(source), self.pid(target)) {
             (Some(source), Some(target)) => dunlin::link(source, target).err().map(|error| error.to_string()),
             _ => Some("a link needs two processes: a mailbox is none, nor is code outside of a process".to_owned()),
         };

@@ -80,8 +80,8 @@ impl Program {
     /// # }).unwrap();
     /// ```
     pub fn body(&self, source_name: &str, text: &str) -> Result<Body, Error> {
-        let number = self.shared.start(source_name, text)?;
-        Ok(Body::new(self.shared.clone(), number))
+        let started = self.shared.start(source_name, text)?;
+        Ok(Body::new(self.shared.clone(), started))
     }
 
     /// Starts a process that evaluates the forms of a text. It ends with the last value, or with an exit: an

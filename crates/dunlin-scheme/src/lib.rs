@@ -56,7 +56,7 @@ pub use data::{End, EndKind, ProcessNumber, Value, ValueError};
 #[cfg(feature = "serde")]
 pub use data::{from_value, value_of};
 pub use datum::Pos;
-pub use engine::Engine;
+pub use engine::{Engine, Workers};
 pub use error::{Error, Place, Raised, SyntaxError};
 pub use interrupt::Interrupter;
 pub use proc::{Branch, Channels, Host, Operation, Outcome, Refusal};

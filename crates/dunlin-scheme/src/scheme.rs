@@ -63,10 +63,11 @@ impl Scheme {
 
     fn compiled() -> Machine {
         let mut machine = Machine::new();
-        bind_specials(&mut machine.program.symbols, &mut machine.program.syntaxes);
-        machine.program.inlines = vm::inlines(&mut machine.program.symbols);
+        let Program { symbols, syntaxes, inlines, .. } = &mut machine.commons.program;
+        bind_specials(symbols, syntaxes);
+        *inlines = vm::inlines(symbols);
         let name: Arc<str> = PRELUDE_NAME.into();
-        let builtins = vm::builtins(&mut machine.program.symbols, &name);
+        let builtins = vm::builtins(&mut machine.commons.program.symbols, &name);
         let entry = machine.load(builtins).expect("the tables of a new machine have room");
         machine.start(entry);
         machine.run(u64::MAX).expect("definitions do not fail");
@@ -78,7 +79,7 @@ impl Scheme {
             }
         }
         scheme.machine.set_process_entry();
-        scheme.machine.program.syntaxes.seal();
+        scheme.machine.commons.program.syntaxes.seal();
         scheme.machine
     }
 
@@ -139,7 +140,7 @@ impl Scheme {
         let source_name: Arc<str> = source_name.into();
         let mut reader = Reader::new(text, &source_name);
         let mut last = crate::heap::word::UNSPECIFIED;
-        while let Some(form) = reader.next(&mut self.machine.program.symbols)? {
+        while let Some(form) = reader.next(&mut self.machine.commons.program.symbols)? {
             last = self.form(&form, &source_name)?;
         }
         Ok(last)
@@ -157,7 +158,7 @@ impl Scheme {
         let source_name: Arc<str> = source_name.into();
         let mut reader = Reader::new(text, &source_name);
         loop {
-            let result = match reader.next(&mut self.machine.program.symbols) {
+            let result = match reader.next(&mut self.machine.commons.program.symbols) {
                 Ok(None) => return,
                 Ok(Some(form)) => self.form(&form, &source_name).map(|value| self.show(value)),
                 Err(error) => {
@@ -179,7 +180,7 @@ impl Scheme {
     }
 
     fn show(&self, value: Word) -> String {
-        print::value(&self.machine.heap, &self.machine.program.symbols, value, Style::Write, print::TEXT_MAX)
+        print::value(&self.machine.heap, &self.machine.commons.program.symbols, value, Style::Write, print::TEXT_MAX)
     }
 
     fn run(&mut self) -> Result<Word, Error> {
@@ -209,10 +210,10 @@ impl Scheme {
     pub fn load(&mut self, source_name: &str, text: &str) -> Result<(), Error> {
         let source_name: Arc<str> = source_name.into();
         let mut reader = Reader::new(text, &source_name);
-        while let Some(form) = reader.next(&mut self.machine.program.symbols)? {
+        while let Some(form) = reader.next(&mut self.machine.commons.program.symbols)? {
             let entry = self.machine.load_form(&form, &source_name)?;
             let head = form.items().and_then(|items| items.first()).and_then(Datum::name);
-            if head.is_some_and(|name| &**self.machine.program.symbols.text(name) == "define-macro") {
+            if head.is_some_and(|name| &**self.machine.commons.program.symbols.text(name) == "define-macro") {
                 self.machine.start(entry);
                 self.run()?;
             }
@@ -352,7 +353,7 @@ impl Scheme {
 
     /// The names that have values at the top level, sorted; without those that the prelude keeps to itself.
     pub fn globals(&self) -> Vec<String> {
-        let mut names = self.machine.program.defined_names();
+        let mut names = self.machine.commons.program.defined_names();
         names.retain(|name| !name.starts_with('%'));
         names.sort_unstable();
         names
@@ -360,7 +361,7 @@ impl Scheme {
 
     /// The names of syntax at the top level, sorted; without those that the prelude keeps to itself.
     pub fn syntax_names(&self) -> Vec<String> {
-        let Program { symbols, syntaxes, .. } = &self.machine.program;
+        let Program { symbols, syntaxes, .. } = &self.machine.commons.program;
         let mut names: Vec<String> = syntaxes.names().map(|name| symbols.text(name).to_string()).collect();
         names.retain(|name| !name.starts_with('%'));
         names.sort_unstable();
@@ -370,7 +371,7 @@ impl Scheme {
     /// The names that programs have defined at the top level, sorted. One of [`Scheme::globals`] of a new
     /// machine is that of a standard procedure, which this definition replaces.
     pub fn defined(&self) -> Vec<String> {
-        let Program { symbols, syntaxes, .. } = &self.machine.program;
+        let Program { symbols, syntaxes, .. } = &self.machine.commons.program;
         let mut names: Vec<String> = syntaxes.defined().map(|name| symbols.text(name).to_string()).collect();
         names.sort_unstable();
         names
@@ -385,7 +386,7 @@ impl Scheme {
     /// Limits the memory of live objects, for each process, and that of its mailbox. A large message that
     /// processes share counts in full for each that holds a part of it.
     pub fn set_heap_limit(&mut self, bytes: usize) {
-        self.machine.heap.set_limit(bytes / 8);
+        self.machine.set_heap_limit(bytes / 8);
     }
 
     /// Collects at every point that may collect: slow, and finds values that no root holds.

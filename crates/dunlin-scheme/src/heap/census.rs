@@ -136,12 +136,14 @@ impl Heap {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::super::word::{NIL, fixnum, fixnum_value, index};
     use super::*;
 
     /// A heap with a list of so many numbers in a segment.
     fn heap_with_segment(count: i64) -> (Heap, Word) {
-        let mut heap = Heap::new(64, 1 << 20);
+        let mut heap = Heap::new(64, 1 << 20, Arc::default());
         let items: Vec<Word> = (0..count).map(fixnum).collect();
         let list = heap.list(&items, NIL);
         let (parcel, _) = heap.pack(list);

@@ -83,13 +83,13 @@ const COMPACT_WORDS: usize = 64;
 pub(crate) struct Full;
 
 impl Heap {
-    /// A heap whose live objects take at most `limit_words`.
-    pub(crate) fn new(nursery_words: usize, limit_words: usize) -> Self {
+    /// A heap whose live objects take at most `limit_words`, in a program whose segments have these numbers.
+    pub(crate) fn new(nursery_words: usize, limit_words: usize, numbers: Arc<Numbers>) -> Self {
         let words = Vec::with_capacity(nursery_words.min(limit_words) + 1024);
         Self {
             words,
             frozen: Arc::default(),
-            numbers: Arc::default(),
+            numbers,
             number: None,
             shared: None,
             old: 0,
@@ -568,7 +568,7 @@ mod tests {
 
     #[test]
     fn young_collection_keeps_reachable_objects_and_frees_the_rest() {
-        let mut heap = Heap::new(64, 1 << 20);
+        let mut heap = Heap::new(64, 1 << 20, Arc::default());
         let kept = heap.list(&[fixnum(1), fixnum(2)], NIL);
         heap.list(&[fixnum(3); 100], NIL);
         let mut roots = [kept];
@@ -579,7 +579,7 @@ mod tests {
 
     #[test]
     fn an_old_cell_keeps_the_young_object_that_was_written_into_it() {
-        let mut heap = Heap::new(64, 1 << 20);
+        let mut heap = Heap::new(64, 1 << 20, Arc::default());
         let mut roots = [heap.make(Tag::Cell, &[UNSET])];
         heap.collect(&mut [&mut roots], false).unwrap();
         let young = heap.cons(fixnum(7), NIL);
@@ -590,7 +590,7 @@ mod tests {
 
     #[test]
     fn sharing_and_cycles_survive_a_full_collection() {
-        let mut heap = Heap::new(64, 1 << 20);
+        let mut heap = Heap::new(64, 1 << 20, Arc::default());
         let cell = heap.make(Tag::Cell, &[UNSET]);
         let pair = heap.cons(cell, cell);
         heap.write_cell(cell, pair);
@@ -603,7 +603,7 @@ mod tests {
 
     #[test]
     fn collections_in_a_row_keep_what_is_alive_and_nothing_else() {
-        let mut heap = Heap::new(64, 1 << 20);
+        let mut heap = Heap::new(64, 1 << 20, Arc::default());
         let mut roots = [heap.cons(fixnum(1), NIL)];
         for round in 1..=100 {
             heap.list(&[fixnum(0); 10], NIL);
@@ -622,7 +622,7 @@ mod tests {
 
     #[test]
     fn dead_old_objects_make_room_at_the_limit() {
-        let mut heap = Heap::new(64, 200);
+        let mut heap = Heap::new(64, 200, Arc::default());
         let mut roots = [NIL];
         for _ in 0..3 {
             roots[0] = heap.list(&[fixnum(1); 60], NIL);
@@ -632,7 +632,7 @@ mod tests {
 
     #[test]
     fn full_collection_forgets_where_cells_were_written() {
-        let mut heap = Heap::new(64, 1 << 20);
+        let mut heap = Heap::new(64, 1 << 20, Arc::default());
         let mut roots = [heap.make(Tag::Cell, &[UNSET])];
         heap.collect(&mut [&mut roots], false).unwrap();
         let young = heap.cons(fixnum(7), NIL);
@@ -648,7 +648,7 @@ mod tests {
 
     #[test]
     fn more_live_words_than_the_limit_are_refused() {
-        let mut heap = Heap::new(16, 100);
+        let mut heap = Heap::new(16, 100, Arc::default());
         let mut roots = [heap.list(&[fixnum(1); 60], NIL)];
         assert_eq!(heap.collect(&mut [&mut roots], false), Err(Full));
         assert_eq!(heap.reserve(1 << 40), Err(Full));

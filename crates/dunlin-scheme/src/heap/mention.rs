@@ -28,13 +28,15 @@ impl Heap {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::super::Tag;
     use super::super::word::{NIL, end, fixnum};
     use super::*;
 
     #[test]
     fn ends_are_found_in_any_object_and_in_cycles() {
-        let mut heap = Heap::new(64, 1 << 20);
+        let mut heap = Heap::new(64, 1 << 20, Arc::default());
         let text = heap.string("no word of this is an end");
         let vector = heap.make(Tag::Vector, &[end(8), text, fixnum(1)]);
         let ring = heap.cons(vector, NIL);

@@ -27,6 +27,6 @@ pub(crate) mod word;
 
 pub(crate) use collect::{Heap, Space};
 pub(crate) use object::Tag;
-pub(crate) use segment::Mentions;
+pub(crate) use segment::{Mentions, Numbers};
 pub(crate) use transfer::Parcel;
 pub(crate) use word::Word;

@@ -1,9 +1,9 @@
 //! Segments: words of messages, which processes share.
 //!
-//! A segment never changes, and its words have the same index in every process of the program. A process holds
-//! the segments that its heap points to, and finds them by number among those. Pointers in a segment lead to
-//! itself, to the frozen segment, or to segments that were there before it, which it keeps alive: so there are
-//! no cycles of segments.
+//! A segment never changes, and its words have the same index in every process of the program. A process
+//! holds the segments that its heap points to, and finds them by number among those. Pointers in a segment
+//! lead to itself, to the frozen segment, or to segments that were there before it, which it keeps alive: so
+//! there are no cycles of segments.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn copies_keep_sharing_and_leave_the_original() {
-        let mut heap = Heap::new(64, 1 << 20);
+        let mut heap = Heap::new(64, 1 << 20, Arc::default());
         let shared = heap.cons(fixnum(7), NIL);
         let whole = heap.cons(shared, shared);
         let before = heap.words.clone();
@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn objects_of_a_segment_are_not_copied_again() {
-        let mut heap = Heap::new(64, 1 << 20);
+        let mut heap = Heap::new(64, 1 << 20, Arc::default());
         let old = heap.list(&[fixnum(1); 100], NIL);
         let mut roots = [old];
         heap.collect(&mut [&mut roots], false).unwrap();
@@ -379,7 +379,7 @@ mod tests {
 
     #[test]
     fn cycles_are_copied_once() {
-        let mut heap = Heap::new(64, 1 << 20);
+        let mut heap = Heap::new(64, 1 << 20, Arc::default());
         let ring = heap.cons(fixnum(1), NIL);
         heap.patch(ring, 1, ring);
         let (frozen, is_open) = heap.freeze(ring, 100).unwrap();
@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn frozen_values_with_open_cells_are_found() {
-        let mut heap = Heap::new(64, 1 << 20);
+        let mut heap = Heap::new(64, 1 << 20, Arc::default());
         let cell = heap.make(Tag::Cell, &[UNSET]);
         let list = heap.cons(fixnum(1), cell);
         assert!(heap.freeze(list, 100).unwrap().1);

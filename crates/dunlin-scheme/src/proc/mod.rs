@@ -17,5 +17,5 @@ pub use channel::{Branch, Channels, Operation, Outcome, Refusal};
 pub use host::Host;
 pub(crate) use host::Local;
 pub(crate) use operations::Operations;
-pub(crate) use process::{OwnGlobal, Process, Wait};
+pub(crate) use process::{Letter, OwnGlobal, Parting, Process, Wait};
 pub(crate) use table::{OUTSIDE, Table, is_outside};

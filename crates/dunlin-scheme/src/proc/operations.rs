@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::channel::{Channels, Operation, Outcome};
+use super::channel::{Channels, Outcome};
 use super::ends::Ends;
 use crate::data::End;
 
@@ -10,8 +10,6 @@ use crate::data::End;
 #[derive(Default)]
 pub(crate) struct Operations {
     pub(crate) ends: Ends,
-    /// What the process in the machine asks.
-    pub(crate) asked: Option<Operation>,
     pub(crate) outcomes: HashMap<u64, Outcome>,
     /// The ends that the operations of processes take along, with the numbers of their branches.
     pub(crate) lent: HashMap<u64, Vec<(usize, End)>>,

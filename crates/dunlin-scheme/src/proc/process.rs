@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use crate::error::Error;
 use crate::heap::word::NIL;
 use crate::heap::{Mentions, Parcel, Space, Word};
 
@@ -42,6 +43,8 @@ pub(crate) struct Process {
     pub(crate) wait: Wait,
     /// Whether the host has it among those that can run.
     pub(crate) is_queued: bool,
+    /// Whether its last turn ended because the fuel was used up.
+    pub(crate) is_busy: bool,
 }
 
 /// A process's copy of a global.
@@ -65,6 +68,7 @@ impl Process {
             own: Vec::new(),
             wait: Wait::Ready,
             is_queued: false,
+            is_busy: false,
         }
     }
 
@@ -90,6 +94,23 @@ impl Process {
             + 8 * (self.mailbox.words + self.mailbox.mentions.as_ref().map_or(0, |mentions| mentions.words()))
             + self.own.capacity() * size_of::<OwnGlobal>()
     }
+}
+
+/// What comes for a process that runs at another machine.
+pub(crate) enum Letter {
+    Message(Parcel),
+    /// The end of a process that it is linked to; without an object it was a normal one.
+    Exit(u64, Option<Arc<Parcel>>),
+    /// From now on this process hears of its end.
+    Link(u64),
+    /// It is to end.
+    Parting(Parting),
+}
+
+/// What another process ends one with: an error, and the object that linked ones hear.
+pub(crate) struct Parting {
+    pub(crate) error: Error,
+    pub(crate) object: Option<Parcel>,
 }
 
 /// Messages in the order in which they came.

@@ -1,6 +1,8 @@
 //! All processes of a program.
 
-use super::process::Process;
+use std::collections::HashMap;
+
+use super::process::{Letter, Process};
 
 /// Processes by number. A number names a slot and which of its processes, so none is used twice.
 pub(crate) struct Table {
@@ -8,11 +10,13 @@ pub(crate) struct Table {
     free: Vec<u32>,
     count: usize,
     limit: usize,
+    /// What came for processes that run at another machine.
+    letters: HashMap<u64, Vec<Letter>>,
 }
 
 impl Default for Table {
     fn default() -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), count: 0, limit: COUNT_MAX }
+        Self { slots: Vec::new(), free: Vec::new(), count: 0, limit: COUNT_MAX, letters: HashMap::new() }
     }
 }
 
@@ -88,6 +92,19 @@ impl Table {
         }
     }
 
+    /// Keeps something for a process that runs at another machine, until it looks.
+    pub(crate) fn post(&mut self, pid: u64, letter: Letter) {
+        if self.is_alive(pid) {
+            self.letters.entry(pid).or_default().push(letter);
+        }
+    }
+
+    /// What came for a process that runs.
+    pub(crate) fn take_letters(&mut self, pid: u64) -> Vec<Letter> {
+        // Most have none, and most programs have none for any process.
+        if self.letters.is_empty() { Vec::new() } else { self.letters.remove(&pid).unwrap_or_default() }
+    }
+
     /// Frees the number of a process that has ended.
     pub(crate) fn remove(&mut self, pid: u64) {
         let Some(slot) = self.slot(pid) else { return };
@@ -96,6 +113,7 @@ impl Table {
         let is_left = slot.generation < GENERATION_MAX;
         slot.generation += u32::from(is_left);
         self.count -= 1;
+        self.letters.remove(&pid);
         // A slot whose numbers are used up is not used again.
         if is_left {
             self.free.push(pid as u32 & (SLOTS_MAX as u32 - 1));

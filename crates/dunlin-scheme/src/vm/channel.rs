@@ -23,46 +23,46 @@ const CAPACITY_MAX: u64 = 1 << 20;
 
 impl Machine {
     pub(crate) fn set_channels(&mut self, driver: Box<dyn Channels + Send>) {
-        self.operations.driver = Some(driver);
+        self.commons.operations.driver = Some(driver);
     }
 
     /// The ends that no process has any more, since this was called last.
     pub(crate) fn take_released_ends(&mut self) -> Vec<End> {
-        self.operations.ends.take_released()
+        std::mem::take(&mut self.released)
     }
 
     /// The end with this number, if the process that runs may use it.
     fn own_end(&mut self, word: Word) -> Result<End> {
         let Some(number) = as_end(word) else { return Err(wrong_type("an end of a channel", word)) };
-        let end = self.operations.ends.use_end(number, self.running.pid);
+        let end = self.commons.operations.ends.use_end(number, self.running.pid);
         end.ok_or_else(|| Fail::Raise("end", "end not held here:".into(), vec![word]))
     }
 
     /// A value as data, with the ends that the process that runs may use.
     pub(crate) fn export(&self, word: Word) -> std::result::Result<Value, ValueError> {
-        let end = |number| self.operations.ends.find(number, self.running.pid).cloned();
-        data::to_value(&self.heap, &self.program.symbols, &end, word)
+        let end = |number| self.commons.operations.ends.find(number, self.running.pid).cloned();
+        data::to_value(&self.heap, &self.commons.program.symbols, &end, word)
     }
 
     /// The word of data that came for a process, with the ends in it, or for none yet.
     pub(super) fn import(&mut self, value: &Value, to: Option<u64>) -> std::result::Result<Word, ValueError> {
-        let word = data::of_value(&mut self.heap, &mut self.program.symbols, value)?;
-        data::ends_of(value).into_iter().for_each(|end| self.operations.ends.add(end, to));
+        let word = data::of_value(&mut self.heap, &mut self.commons.program.symbols, value)?;
+        data::ends_of(value).into_iter().for_each(|end| self.commons.operations.ends.add(end, to));
         Ok(word)
     }
 
     /// The ends in a value that the process that runs sends go to another process, or, with `None`, away.
     pub(super) fn pass_ends(&mut self, value: Word, to: Option<u64>) {
         let from = self.running.pid;
-        if !self.operations.ends.holds_any(from) {
+        if !self.commons.operations.ends.holds_any(from) {
             return;
         }
         let (numbers, count) = self.heap.ends_in(value);
         self.charge += count as u64 / 16;
         for number in numbers.into_iter().filter(|number| !is_shared_end(*number)) {
             match to {
-                Some(to) => self.operations.ends.pass(number, from, to),
-                None => self.operations.ends.remove(number, from),
+                Some(to) => self.commons.operations.ends.pass(number, from, to),
+                None => self.commons.operations.ends.remove(number, from),
             }
         }
     }
@@ -70,7 +70,7 @@ impl Machine {
     /// The process that runs gives up an end.
     pub(super) fn leave_end(&mut self, word: Word) -> Result<()> {
         let end = self.own_end(word)?;
-        self.operations.ends.remove(end.number(), self.running.pid);
+        self.commons.operations.ends.remove(end.number(), self.running.pid);
         Ok(())
     }
 
@@ -78,7 +78,8 @@ impl Machine {
     /// first, or false if the time is over. Without a value the process waits for the outcome, at most until
     /// this time.
     pub(super) fn operate(&mut self, request: Word, deadline: Word) -> Result<std::result::Result<Word, Option<u64>>> {
-        let outcome = self.operations.outcomes.remove(&self.running.pid);
+        self.take_letters();
+        let outcome = self.commons.operations.outcomes.remove(&self.running.pid);
         let was_asked = outcome.is_some();
         if let Some(outcome) = &outcome {
             self.take_back(outcome);
@@ -88,12 +89,12 @@ impl Machine {
                 let imported = self.import(&value, Some(self.running.pid));
                 let word = imported.map_err(|error| {
                     // To drop them here would wake others while the machine is in use.
-                    self.operations.ends.release_value(&value);
+                    self.commons.operations.ends.release_value(&value);
                     refused(&error.to_string())
                 })?;
                 if self.vector(request, "a request")?.first() == Some(&MAKE) {
                     let ends = data::ends_of(&value);
-                    ends.into_iter().for_each(|end| self.operations.ends.add_new(end, self.running.pid));
+                    ends.into_iter().for_each(|end| self.commons.operations.ends.add_new(end, self.running.pid));
                 }
                 return Ok(Ok(self.heap.cons(fixnum(branch as i64), word)));
             }
@@ -108,11 +109,11 @@ impl Machine {
             return Ok(Ok(TRUE));
         }
         let deadline = as_natural(deadline);
-        let is_late = deadline.is_some_and(|at| at <= self.host.now_us());
+        let is_late = self.is_past(deadline);
         if was_asked && is_late {
             return Ok(Ok(FALSE));
         }
-        if self.outside.is_none() && self.operations.driver.is_none() {
+        if !self.is_embedded && self.commons.operations.driver.is_none() {
             return Err(refused("this machine has no channels"));
         }
         let operation = self.operation(request, is_late)?;
@@ -121,7 +122,7 @@ impl Machine {
             return Err(refused("no clause of this alt can ever be chosen"));
         }
         self.lend(&operation);
-        self.operations.asked = Some(operation);
+        self.asked = Some(operation);
         // One that is late already is tried once: it withdraws itself.
         Ok(Err(deadline.filter(|_| !is_late)))
     }
@@ -141,14 +142,14 @@ impl Machine {
             _ => {}
         }
         if !lent.is_empty() {
-            lent.iter().for_each(|(_, end)| self.operations.ends.remove(end.number(), self.running.pid));
-            self.operations.lent.insert(self.running.pid, lent);
+            lent.iter().for_each(|(_, end)| self.commons.operations.ends.remove(end.number(), self.running.pid));
+            self.commons.operations.lent.insert(self.running.pid, lent);
         }
     }
 
     /// What the process that runs has asked does not begin.
     pub(super) fn forget_asked(&mut self) {
-        if self.operations.asked.take().is_some() {
+        if self.asked.take().is_some() {
             self.take_back(&Outcome::Withdrawn);
         }
     }
@@ -156,15 +157,15 @@ impl Machine {
     /// What an operation was to take along: what its branch has sent is gone, the rest is back.
     fn take_back(&mut self, outcome: &Outcome) {
         let pid = self.running.pid;
-        let lent = self.operations.lent.remove(&pid).unwrap_or_default();
+        let lent = self.commons.operations.lent.remove(&pid).unwrap_or_default();
         let chosen = if let Outcome::Done(chosen, _) = outcome { Some(*chosen) } else { None };
         let sent = lent.iter().filter(|(branch, _)| Some(*branch) == chosen);
         let gone: HashSet<u64> = sent.map(|(_, end)| end.number()).collect();
         for (_, end) in lent {
             if gone.contains(&end.number()) {
-                self.operations.ends.release_end(end);
+                self.commons.operations.ends.release_end(end);
             } else {
-                self.operations.ends.add(end, Some(pid));
+                self.commons.operations.ends.add(end, Some(pid));
             }
         }
     }
@@ -209,7 +210,7 @@ impl Machine {
     }
 
     fn expect_room(&self) -> Result<()> {
-        let is_full = self.operations.ends.is_full();
+        let is_full = self.commons.operations.ends.is_full();
         if is_full { Err(Fail::Raise("limit", "too many ends of channels".into(), vec![])) } else { Ok(()) }
     }
 
@@ -240,37 +241,37 @@ impl Machine {
     /// Stores the outcome of the operation of a process, which can run. `Some`: the process has ended, and
     /// the outcome is of no use.
     pub(crate) fn complete(&mut self, pid: u64, outcome: Outcome) -> Option<Outcome> {
-        if !self.table.is_alive(pid) {
+        if !self.commons.table.is_alive(pid) {
             return Some(outcome);
         }
-        self.operations.outcomes.insert(pid, outcome);
+        self.commons.operations.outcomes.insert(pid, outcome);
         None
     }
 
     /// The process has ended: its operation is withdrawn, and it holds no end any more.
     pub(super) fn forget_operation(&mut self, pid: u64) {
         self.withdraw(pid);
-        let outcome = self.operations.outcomes.remove(&pid);
-        self.operations.drop_outcome(outcome);
-        let lent = self.operations.lent.remove(&pid).unwrap_or_default();
-        lent.into_iter().for_each(|(_, end)| self.operations.ends.release_end(end));
-        self.operations.ends.release(pid);
+        let outcome = self.commons.operations.outcomes.remove(&pid);
+        self.commons.operations.drop_outcome(outcome);
+        let lent = self.commons.operations.lent.remove(&pid).unwrap_or_default();
+        lent.into_iter().for_each(|(_, end)| self.commons.operations.ends.release_end(end));
+        self.commons.operations.ends.release(pid);
     }
 
     /// The operation of the process that runs is over, whatever became of it.
     pub(super) fn abandon_operation(&mut self) {
         let pid = self.running.pid;
         self.withdraw(pid);
-        if let Some(outcome) = self.operations.outcomes.remove(&pid) {
+        if let Some(outcome) = self.commons.operations.outcomes.remove(&pid) {
             self.take_back(&outcome);
-            self.operations.drop_outcome(Some(outcome));
+            self.commons.operations.drop_outcome(Some(outcome));
         }
     }
 
     /// Begins what the process that runs asks, in a machine that gives its turns itself.
     pub(super) fn start_operation(&mut self) {
-        let Operations { asked, driver, under_way, .. } = &mut self.operations;
-        if let (Some(operation), Some(driver)) = (asked.take(), driver) {
+        let Operations { driver, under_way, .. } = &mut self.commons.operations;
+        if let (Some(operation), Some(driver)) = (self.asked.take(), driver) {
             under_way.insert(self.running.pid);
             driver.start(self.running.pid, operation);
         }
@@ -278,7 +279,7 @@ impl Machine {
 
     /// Withdraws the operation of a process, if one is under way; its outcome is stored.
     pub(super) fn withdraw(&mut self, pid: u64) {
-        let Operations { driver, under_way, outcomes, .. } = &mut self.operations;
+        let Operations { driver, under_way, outcomes, .. } = &mut self.commons.operations;
         if !under_way.is_empty()
             && under_way.remove(&pid)
             && let Some(outcome) = driver.as_mut().and_then(|driver| driver.withdraw(pid))
@@ -289,17 +290,18 @@ impl Machine {
 
     /// Wakes processes whose operations have ended, and drops ends that no process has any more.
     pub(super) fn finish_operations(&mut self) {
-        if self.operations.driver.is_none() {
+        if self.commons.operations.driver.is_none() {
             return;
         }
         loop {
-            drop(self.operations.ends.take_released());
-            let Some((pid, outcome)) = self.operations.driver.as_mut().and_then(|driver| driver.finished()) else {
+            drop(self.commons.operations.ends.take_released());
+            let Some((pid, outcome)) = self.commons.operations.driver.as_mut().and_then(|driver| driver.finished())
+            else {
                 return;
             };
-            self.operations.under_way.remove(&pid);
+            self.commons.operations.under_way.remove(&pid);
             let outcome = self.complete(pid, outcome);
-            self.operations.drop_outcome(outcome);
+            self.commons.operations.drop_outcome(outcome);
             self.wake(pid);
         }
     }

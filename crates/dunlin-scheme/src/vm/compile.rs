@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::machine::Machine;
+use super::program::Program;
 use super::turn::Turn;
 use crate::code::Unit;
 use crate::compile::{Inlines, compile};
@@ -27,8 +28,8 @@ impl Machine {
     fn compile_beside(&mut self, form: &Datum, source_name: &Arc<str>, runs: bool) -> Result<Unit, SyntaxError> {
         let mut expansions = Vec::new();
         let core = loop {
-            let mut expander =
-                Expander::new(&mut self.program.symbols, &mut self.program.syntaxes, source_name, &expansions);
+            let Program { symbols, syntaxes, .. } = &mut self.commons.program;
+            let mut expander = Expander::new(symbols, syntaxes, source_name, &expansions);
             let result = expander.top(form);
             let Some(call) = expander.wanted() else { break result? };
             let pos = call.pos;
@@ -39,15 +40,15 @@ impl Machine {
             let expansion = self.expand_by_call(&call, runs).map_err(failed)?;
             expansions.push(expansion);
         };
-        let is_defined = |name| self.program.syntaxes.is_defined(name);
-        let inlines = Inlines { table: &self.program.inlines, is_defined: &is_defined };
-        compile(core, &self.program.symbols, &inlines, source_name)
+        let is_defined = |name| self.commons.program.syntaxes.is_defined(name);
+        let inlines = Inlines { table: &self.commons.program.inlines, is_defined: &is_defined };
+        compile(core, &self.commons.program.symbols, &inlines, source_name)
     }
 
     /// Calls the procedure of a macro. What runs, if anything does, is parked meanwhile.
     fn expand_by_call(&mut self, call: &MacroCall, runs: bool) -> Result<Datum, String> {
-        let number = self.program.global(call.procedure);
-        let name = self.program.symbols.text(call.procedure).clone();
+        let number = self.commons.program.global(call.procedure);
+        let name = self.commons.program.symbols.text(call.procedure).clone();
         let procedure = self.global_at(number).unwrap_or(NIL);
         if procedure & TAG_MASK != CLOSURE {
             return Err(format!("{name} is no procedure, or its definition has not run"));

@@ -1,6 +1,7 @@
 //! The machine.
 //!
-//! - [`program`]: what processes share; [`machine`]: that, and the process that runs; how code is loaded;
+//! - [`program`]: what processes share; [`commons`]: that, and how machines take turns with it; [`machine`]:
+//!   a worker, and the process that runs; how code is loaded;
 //! - `schedule`: which process runs; what processes do to each other;
 //! - `turns`: turns that an embedder gives; `outside`: what it gets;
 //! - `channel`: operations on channels;
@@ -10,6 +11,7 @@
 //! - `prim`: the primitives.
 
 mod channel;
+mod commons;
 mod compile;
 mod fail;
 mod frames;
@@ -26,6 +28,7 @@ mod trace;
 mod turn;
 mod turns;
 
+pub(crate) use commons::Home;
 pub(crate) use machine::Machine;
 pub(crate) use outside::Script;
 pub use outside::{Failure, Request, Step};

@@ -1,6 +1,6 @@
 //! What an embedder that gives the turns gets from a machine.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::data::{Value, ValueError};
@@ -67,12 +67,4 @@ impl From<Error> for Box<Failure> {
 pub(crate) struct Script {
     pub(crate) source_name: Arc<str>,
     pub(crate) forms: VecDeque<Datum>,
-}
-
-/// What the embedder has not been told yet.
-#[derive(Default)]
-pub(crate) struct Outside {
-    pub(super) requests: Vec<Request>,
-    /// Processes that others ended.
-    pub(super) ends: HashMap<u64, Error>,
 }

@@ -7,10 +7,39 @@ use super::port::{Port, PortKind};
 use crate::code::{Index, Instruction};
 use crate::compile::Inline;
 use crate::expand::env::Syntaxes;
-use crate::heap::Word;
 use crate::heap::word::UNSET;
+use crate::heap::{Numbers, Word};
 use crate::names::{Name, Symbols};
 use crate::wire::NodeNames;
+
+/// What running processes read all the time: each machine has a copy. The text is one for all of them, until
+/// a machine adds to it while others read it.
+#[derive(Clone, Default)]
+pub(super) struct Code {
+    /// All code. A turn holds on to it.
+    pub(super) text: Arc<Vec<Instruction>>,
+    /// By number: those that code names, and those that have a value.
+    pub(super) globals: Vec<Word>,
+    pub(super) constants: Vec<Word>,
+}
+
+impl Code {
+    /// The value of a global in this table, or no value's word.
+    #[inline]
+    pub(super) fn global(&self, number: usize) -> Word {
+        self.globals.get(number).copied().unwrap_or(UNSET)
+    }
+
+    pub(super) fn set_global(&mut self, number: usize, value: Word) {
+        if self.globals.len() <= number {
+            self.globals.resize(number + 1, UNSET);
+        }
+        self.globals[number] = value;
+    }
+}
+
+/// Words of live objects, if no limit is set.
+const LIMIT_WORDS: usize = 1 << 27;
 
 /// What the processes of a program share. Values in it are immediate, or lie in the frozen segment.
 #[derive(Clone)]
@@ -18,16 +47,19 @@ pub(crate) struct Program {
     pub(crate) symbols: Symbols,
     pub(crate) syntaxes: Syntaxes,
     pub(crate) inlines: HashMap<Name, Vec<Inline>>,
-    /// All code. A turn holds on to it, so it grows only between turns.
-    pub(super) text: Arc<Vec<Instruction>>,
+    /// What the machines have copies of, and which version that is.
+    pub(super) code: Code,
+    pub(super) frozen: Arc<Vec<Word>>,
+    pub(super) numbers: Arc<Numbers>,
+    pub(super) version: u64,
+    /// Words that a heap may have.
+    pub(super) heap_limit: usize,
     pub(super) index: Index,
     global_numbers: HashMap<Name, u32>,
     pub(super) global_names: Vec<Name>,
-    pub(super) globals: Vec<Word>,
     /// Globals whose values have cells that are not written: every process writes those of its own copy, so
     /// the table of globals has no value for them.
     pub(super) open: HashMap<u32, Word>,
-    pub(super) constants: Vec<Word>,
     pub(super) ports: Vec<Port>,
     pub(super) next_number: i64,
     pub(super) names: NodeNames,
@@ -41,13 +73,15 @@ impl Program {
             symbols: Symbols::default(),
             syntaxes: Syntaxes::default(),
             inlines: HashMap::new(),
-            text: Arc::default(),
+            code: Code::default(),
+            frozen: Arc::default(),
+            numbers: Arc::default(),
+            version: 0,
+            heap_limit: LIMIT_WORDS,
             index: Index::default(),
             global_numbers: HashMap::new(),
             global_names: Vec::new(),
-            globals: Vec::new(),
             open: HashMap::new(),
-            constants: Vec::new(),
             ports: vec![Port::new(PortKind::Console)],
             next_number: 0,
             names: NodeNames::new(),
@@ -57,7 +91,7 @@ impl Program {
 
     /// The same, as another program: its processes and tags are not those of this one.
     pub(super) fn another(&self) -> Self {
-        Self { names: NodeNames::new(), ..self.clone() }
+        Self { names: NodeNames::new(), numbers: Arc::default(), ..self.clone() }
     }
 
     /// The number of a global.
@@ -65,8 +99,7 @@ impl Program {
         if let Some(number) = self.global_numbers.get(&name) {
             return *number;
         }
-        let number = self.globals.len() as u32;
-        self.globals.push(UNSET);
+        let number = self.global_names.len() as u32;
         self.global_names.push(name);
         self.global_numbers.insert(name, number);
         number
@@ -74,9 +107,9 @@ impl Program {
 
     /// The names of globals that have a value.
     pub(crate) fn defined_names(&self) -> Vec<String> {
-        let numbers = (0..).zip(&self.globals);
-        let defined = numbers.filter(|(number, value)| **value != UNSET || self.open.contains_key(number));
-        defined.map(|(number, _)| self.symbols.text(self.global_names[number as usize]).to_string()).collect()
+        let is_defined = |number: u32| self.code.global(number as usize) != UNSET || self.open.contains_key(&number);
+        let defined = (0..).zip(&self.global_names).filter(|(number, _)| is_defined(*number));
+        defined.map(|(_, name)| self.symbols.text(*name).to_string()).collect()
     }
 
     /// A number that no other parameter or tag has.

@@ -3,6 +3,8 @@
 //! It runs the common case of each instruction, with its registers at hand; for anything else it stops at the
 //! instruction and [`Machine::leave`] does it. So the loop calls little and keeps its state in registers.
 
+use std::sync::Arc;
+
 use super::fail::Fail;
 use super::frames::restore;
 use super::machine::{Frame, Machine, STACK_LEN, STACK_WORDS};
@@ -29,16 +31,20 @@ impl Machine {
     /// Runs until the program ends, fails, or has used `fuel`.
     pub(crate) fn run(&mut self, fuel: u64) -> Result<Turn, Error> {
         self.failure = None;
+        self.commons.rest();
         let all = i64::try_from(fuel).unwrap_or(i64::MAX);
         let mut fuel = all;
         loop {
             let stack = self.take_stack();
-            let text = self.program.text.clone();
+            let text = self.code.text.clone();
             let mut state = State { stack, pc: self.pc, base: self.base, arguments: self.arguments, fuel };
             let next = loop {
                 let exit = self.steps(&text, &mut state);
-                match self.leave(&text, &mut state, exit) {
-                    Ok(None) => {}
+                let left = self.leave(&text, &mut state, exit);
+                self.commons.rest();
+                match left {
+                    Ok(None) if Arc::ptr_eq(&text, &self.code.text) => {}
+                    Ok(None) => break Ok(Next::Reload),
                     Ok(Some(next)) => break Ok(next),
                     Err(fail) => break Err(fail),
                 }
@@ -50,7 +56,11 @@ impl Machine {
             drop(text);
             self.put_stack(stack);
             match next {
-                Ok(Next::Compile) => self.compile_argument(),
+                Ok(Next::Compile) => {
+                    self.compile_argument();
+                    self.commons.rest();
+                }
+                Ok(Next::Reload) => {}
                 Ok(Next::Return(turn)) => return Ok(turn),
                 Err(Fail::Halt) => return Ok(Turn::Halted),
                 Err(Fail::Full) => {
@@ -63,17 +73,25 @@ impl Machine {
         }
     }
 
+    // A call: what it needs would take registers from the loop.
+    #[inline(never)]
+    fn primitive(&mut self, number: usize, arguments: &[Word]) -> Result<Word, Fail> {
+        let result = PRIMITIVES[number].run(self, arguments);
+        self.commons.rest();
+        result
+    }
+
     /// The instructions, one after the other. It is the table of what they mean.
     #[inline(never)]
     fn steps(&mut self, text: &[Instruction], state: &mut State) -> Exit {
-        let State { stack, .. } = state;
+        // What a call sets and its procedure reads once stays in memory: the loop has few registers.
+        let State { stack, arguments, .. } = state;
         let words: &mut [Word; STACK_LEN] = stack.words.first_chunk_mut().expect("the stack has its size");
         let (frames, kont) = (&mut stack.frames, &mut stack.kont);
         let (mut pc, mut base) = (state.pc, state.base);
-        let (mut arguments, mut fuel) = (state.arguments, state.fuel);
+        let mut fuel = state.fuel;
         let mut registers = window(words, base);
         let stress = self.heap.is_stressed();
-        let primitives: &[_] = &PRIMITIVES;
         macro_rules! r {
             ($at:expr) => {
                 registers[usize::from($at as u16)]
@@ -147,12 +165,12 @@ impl Machine {
             }
             match i.number() {
                 number::Entry | number::Enter => {
-                    let fits = arguments == i.a() && i.b() == 0 || i.number() == number::Enter;
+                    let fits = *arguments == i.a() && i.b() == 0 || i.number() == number::Enter;
                     unless!(fits && base + i.index() <= STACK_WORDS && fuel > 1 && !self.heap.is_due());
                     fuel -= 1;
                 }
                 number::EntryOr => {
-                    if arguments < i.a() || (i.b() == 0 && arguments > i.a()) {
+                    if *arguments < i.a() || (i.b() == 0 && *arguments > i.a()) {
                         jump_if!(i, true);
                     } else {
                         unless!(i.b() == 0);
@@ -165,9 +183,9 @@ impl Machine {
                 }
                 number::LoadInt => r!(i.a()) = fixnum(i.wide_value()),
                 number::LoadImmediate => r!(i.a()) = i.wide_value() as u64,
-                number::Constant => r!(i.a()) = self.program.constants[i.index()],
+                number::Constant => r!(i.a()) = self.code.constants[i.index()],
                 number::Global => {
-                    let value = self.program.globals[i.index()];
+                    let value = self.code.globals[i.index()];
                     unless!(value != UNSET);
                     r!(i.a()) = value;
                 }
@@ -221,7 +239,7 @@ impl Machine {
                 number::Call => {
                     let procedure = r!(i.a());
                     unless!(procedure & TAG_MASK == CLOSURE);
-                    arguments = i.b();
+                    *arguments = i.b();
                     frames.push(Frame { pc: pc as u32, base: base as u32 });
                     base += i.a();
                     registers = window(words, base);
@@ -229,7 +247,7 @@ impl Machine {
                 }
                 number::TailCall => {
                     let procedure = r!(i.a());
-                    arguments = i.b();
+                    *arguments = i.b();
                     r!(0) = procedure;
                     match i.b() {
                         0 => {}
@@ -255,7 +273,7 @@ impl Machine {
                     registers = window(words, base);
                 }
                 number::Primitive => {
-                    let result = primitives[i.index()].run(self, &registers[i.a()..i.a() + i.b()]);
+                    let result = self.primitive(i.index(), &registers[i.a()..i.a() + i.b()]);
                     fuel -= std::mem::take(&mut self.charge) as i64;
                     match result {
                         Ok(value) => r!(i.a()) = value,
@@ -323,7 +341,7 @@ impl Machine {
             }
         };
         (state.pc, state.base) = (pc, base);
-        (state.arguments, state.fuel) = (arguments, fuel);
+        state.fuel = fuel;
         exit
     }
 }

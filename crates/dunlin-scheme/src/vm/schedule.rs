@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::commons::FailureLog;
 use super::fail::{Fail, Result};
-use super::machine::{FailureLog, Machine};
+use super::machine::{Machine, NONE};
 use super::outside::Request;
 use super::turn::Turn;
 use crate::error::Error;
@@ -12,7 +13,7 @@ use crate::heap::collect::Full;
 use crate::heap::object::header;
 use crate::heap::word::{FALSE, NIL, OBJECT, TRUE, Word, as_code, as_natural, as_pid, code, fixnum, pointer, symbol};
 use crate::heap::{Parcel, Space, Tag};
-use crate::proc::{Host, Process, Wait};
+use crate::proc::{Host, Letter, Parting, Process, Wait};
 use crate::wire::{Limits, ReadError, WriteError};
 
 /// Fuel of a turn, about 20 us.
@@ -26,6 +27,20 @@ struct End {
     pid: u64,
     links: BTreeSet<u64>,
     exit: Option<Parcel>,
+}
+
+/// What came for a process that ran.
+#[derive(Default)]
+pub(super) struct Came {
+    has_message: bool,
+    has_exit: bool,
+}
+
+impl Came {
+    /// Whether it ends this wait.
+    fn ends(&self, wait: Wait) -> bool {
+        self.has_exit || (self.has_message && matches!(wait, Wait::Message(_)))
+    }
 }
 
 impl Machine {
@@ -141,7 +156,7 @@ impl Machine {
         self.withdraw(next);
         if self.running.pid != next {
             self.put_away(parks);
-            let process = self.table.take(next).expect("it was found just now");
+            let process = self.commons.table.take(next).expect("it was found just now");
             self.bring(process);
         }
         self.set_ready();
@@ -159,7 +174,7 @@ impl Machine {
     /// Whether a process that the host named has a turn. Others were named for an older reason.
     fn can_run(&mut self, pid: u64) -> bool {
         let is_running = self.running.pid == pid;
-        let found = if is_running { Some(&mut *self.running) } else { self.table.parked(pid) };
+        let found = if is_running { Some(&mut *self.running) } else { self.commons.table.parked(pid) };
         match found.map(|process| (process.wait, process.is_queued)) {
             Some((_, true)) => true,
             Some((wait, false)) => wait.deadline().is_some_and(|at| at <= self.host.now_us()),
@@ -169,7 +184,7 @@ impl Machine {
 
     /// Moves the process in the machine to the table, unless it has ended.
     pub(super) fn put_away(&mut self, parks: bool) {
-        if !self.table.is_alive(self.running.pid) {
+        if self.running.pid == NONE {
             self.heap.clear();
             return;
         }
@@ -181,8 +196,19 @@ impl Machine {
                 self.running.space = space;
                 self.running.set_roots(&held);
                 [self.running.frame, self.running.marks] = registers;
-                let gone = Box::new(Process::new(u64::MAX));
-                self.table.put(std::mem::replace(&mut self.running, gone));
+                let came = self.take_letters();
+                if let Some(parting) = self.parting.take() {
+                    let Parting { error, object } = *parting;
+                    self.note_end(self.running.pid, &error);
+                    self.end_with(Some(&error), object);
+                    return;
+                }
+                let Process { pid, wait, .. } = *self.running;
+                let process = std::mem::replace(&mut self.running, Box::new(Process::new(NONE)));
+                self.commons.table.put(process);
+                if came.ends(wait) {
+                    self.wake(pid);
+                }
             }
             Err(Full) => {
                 let error = Error::HeapLimit { limit_bytes: self.heap.limit() * 8, trace: Vec::new() };
@@ -192,8 +218,8 @@ impl Machine {
                     // It goes on with the next form, without what took the memory.
                     let mut main = Box::new(Process::new(MAIN));
                     main.links = std::mem::take(&mut self.running.links);
-                    *self.running = Process::new(u64::MAX);
-                    self.table.put(main);
+                    *self.running = Process::new(NONE);
+                    self.commons.table.put(main);
                 } else {
                     self.note_end(self.running.pid, &error);
                     self.end(Some(error));
@@ -225,11 +251,11 @@ impl Machine {
     fn load_main(&mut self) {
         self.forget_asked();
         if self.running.pid != MAIN {
-            if self.running.wait == Wait::Ready && self.table.is_alive(self.running.pid) {
+            if self.running.wait == Wait::Ready && self.commons.table.is_alive(self.running.pid) {
                 self.queue();
             }
             self.put_away(false);
-            let main = self.table.take(MAIN).expect("the main process does not end");
+            let main = self.commons.table.take(MAIN).expect("the main process does not end");
             self.bring(main);
         }
         self.abandon_operation();
@@ -240,25 +266,76 @@ impl Machine {
 
     /// The process in the machine has ended.
     pub(super) fn end(&mut self, error: Option<Error>) {
-        let pid = self.running.pid;
-        let links = std::mem::take(&mut self.running.links);
-        let failure = self.failure.take();
-        let exit = error.map(|error| self.exit(pid, &links, &error, failure));
+        let object = self.failure.take().filter(|_| error.is_some()).map(|object| self.heap.pack(object).0);
+        self.end_with(error.as_ref(), object);
+    }
+
+    /// The process in the machine has ended, with an object that it raised.
+    fn end_with(&mut self, error: Option<&Error>, object: Option<Parcel>) {
+        // It may be linked to processes that it does not know of.
+        self.take_letters();
+        self.parting = None;
+        let Process { pid, ref mut links, .. } = *self.running;
+        let links = std::mem::take(links);
+        let exit = error.map(|error| self.exit(pid, &links, error, object));
         self.clear();
+        self.running.pid = NONE;
         self.forget_operation(pid);
-        self.table.remove(pid);
+        self.commons.table.remove(pid);
         self.tell(End { pid, links, exit });
     }
 
     /// What those that are linked to a process hear of its failure. The log hears of it if there are none.
-    fn exit(&mut self, pid: u64, links: &BTreeSet<u64>, error: &Error, object: Option<Word>) -> Parcel {
+    fn exit(&mut self, pid: u64, links: &BTreeSet<u64>, error: &Error, object: Option<Parcel>) -> Parcel {
         if links.is_empty()
-            && let Some(log) = &mut self.on_failure
+            && let Some(log) = &mut self.commons.on_failure
         {
             log(pid, error);
         }
-        let object = object.unwrap_or_else(|| self.condition("limit", &error.to_string(), &[], -1));
-        self.heap.pack(object).0
+        object.unwrap_or_else(|| {
+            let object = self.condition("limit", &error.to_string(), &[], -1);
+            self.heap.pack(object).0
+        })
+    }
+
+    /// Takes what came for the process that runs since its turn began.
+    pub(super) fn take_letters(&mut self) -> Came {
+        let mut came = Came::default();
+        let letters = self.commons.table.take_letters(self.running.pid);
+        if letters.is_empty() {
+            return came;
+        }
+        // They may hold values of globals that this machine has not seen.
+        self.sync();
+        for letter in letters {
+            match letter {
+                Letter::Message(parcel) => {
+                    self.running.mailbox.push(parcel);
+                    came.has_message = true;
+                }
+                Letter::Exit(ended, exit) => {
+                    self.running.links.remove(&ended);
+                    if let Some(exit) = exit {
+                        self.running.mailbox.push_exit(ended, exit);
+                        came.has_exit = true;
+                    }
+                }
+                Letter::Link(to) if self.commons.table.is_alive(to) => {
+                    self.running.links.insert(to);
+                }
+                Letter::Link(_) => {}
+                Letter::Parting(parting) => self.part(parting),
+            }
+        }
+        if self.check_mailbox().is_err() {
+            self.part(Parting { error: self.mailbox_limit(), object: None });
+        }
+        came
+    }
+
+    /// The process that runs ends with its turn; the first reason counts.
+    fn part(&mut self, parting: Parting) {
+        self.parting.get_or_insert_with(|| Box::new(parting));
     }
 
     /// Delivers the end of a process to those that are linked to it. That may end some of them: those that
@@ -270,7 +347,9 @@ impl Machine {
             let exit = exit.map(Arc::new);
             for to in links {
                 let is_running = self.running.pid == to;
-                let Some(process) = (if is_running { Some(&mut *self.running) } else { self.table.parked(to) }) else {
+                let table = &mut self.commons.table;
+                let Some(process) = (if is_running { Some(&mut *self.running) } else { table.parked(to) }) else {
+                    table.post(to, Letter::Exit(ended, exit.clone()));
                     continue;
                 };
                 process.links.remove(&ended);
@@ -307,7 +386,7 @@ impl Machine {
     /// A process that waits can run.
     pub(super) fn wake(&mut self, pid: u64) {
         let is_running = self.running.pid == pid;
-        let found = if is_running { Some(&mut *self.running) } else { self.table.parked(pid) };
+        let found = if is_running { Some(&mut *self.running) } else { self.commons.table.parked(pid) };
         let Some(process) = found else { return };
         if process.wait != Wait::Ready && !process.is_queued {
             let deadline = std::mem::replace(&mut process.wait, Wait::Ready).deadline();
@@ -325,12 +404,12 @@ impl Machine {
     }
 
     pub(crate) fn set_failure_log(&mut self, log: FailureLog) {
-        self.on_failure = Some(log);
+        self.commons.on_failure = Some(log);
     }
 
     /// Limits how many processes there may be, the main one included.
     pub(crate) fn set_process_limit(&mut self, count: usize) {
-        self.table.set_limit(count);
+        self.commons.table.set_limit(count);
     }
 
     pub(super) fn running_pid(&self) -> u64 {
@@ -338,22 +417,32 @@ impl Machine {
     }
 
     pub(super) fn now_us(&mut self) -> u64 {
+        // The host is the embedder's code, which may use other machines.
+        self.commons.release();
         self.host.now_us()
+    }
+
+    /// Whether it is this time of the host's, if that is one.
+    pub(super) fn is_past(&mut self, deadline: Option<u64>) -> bool {
+        match deadline {
+            Some(at) => at <= self.now_us(),
+            None => false,
+        }
     }
 
     /// Makes a process that calls a procedure.
     pub(super) fn spawn(&mut self, thunk: Word, is_linked: bool) -> Result<u64> {
-        if self.table.is_full() {
+        if self.commons.table.is_full() {
             return Err(Fail::Raise("limit", "too many processes".into(), vec![]));
         }
-        let entry = self.program.process_entry;
+        let entry = self.commons.program.process_entry;
         let closure = thunk;
         let (mut words, thunk, segments, copied) = self.heap.pack_for(closure, 5);
         self.charge += copied as u64 / 16;
         let frame = pointer(words.len(), OBJECT);
         // The frame of `%process` after its first instruction, with its argument.
         words.extend([header(Tag::Frame, 4), NIL, fixnum(entry as i64 + 1), code(entry), thunk]);
-        let pid = self.table.add();
+        let pid = self.commons.table.add();
         // The procedure takes along the ends that it closes over, as a message does.
         self.pass_ends(closure, Some(pid));
         let mut process = Box::new(Process::new(pid));
@@ -363,7 +452,7 @@ impl Machine {
         if is_linked {
             process.links.insert(self.running.pid);
         }
-        self.table.put(process);
+        self.commons.table.put(process);
         self.host.ready(pid);
         Ok(pid)
     }
@@ -371,7 +460,7 @@ impl Machine {
     /// Looks up what a new process runs; the prelude has defined it.
     pub(crate) fn set_process_entry(&mut self) {
         let procedure = self.global_value("%process");
-        self.program.process_entry = as_code(procedure).expect("the prelude defines it, without variables");
+        self.commons.program.process_entry = as_code(procedure).expect("the prelude defines it, without variables");
     }
 
     /// Puts a message into the mailbox of a process. Without such a process it is dropped.
@@ -381,7 +470,7 @@ impl Machine {
             return Ok(());
         }
         let is_running = self.running.pid == to;
-        if !is_running && self.table.parked(to).is_none() {
+        if !is_running && !self.commons.table.is_alive(to) {
             self.pass_ends(message, None);
             return Ok(());
         }
@@ -393,7 +482,11 @@ impl Machine {
             return self.check_mailbox();
         }
         let limit = self.heap.limit();
-        let Some(process) = self.table.parked(to) else { return Ok(()) };
+        let table = &mut self.commons.table;
+        let Some(process) = table.parked(to) else {
+            table.post(to, Letter::Message(parcel));
+            return Ok(());
+        };
         process.mailbox.push(parcel);
         if process.mailbox.exceeds(limit) {
             return self.end_other(to, &self.mailbox_limit(), None);
@@ -416,26 +509,31 @@ impl Machine {
     /// Takes out a process that does not run; the main one stays, without its messages.
     fn end_parked(&mut self, pid: u64, error: &Error, object: Option<Word>) -> Option<End> {
         if pid == MAIN {
-            if let Some(main) = self.table.parked(MAIN) {
+            if let Some(main) = self.commons.table.parked(MAIN) {
                 main.mailbox.clear();
             }
             self.main_failure = Some(error.clone());
             return None;
         }
-        let process = self.table.take(pid)?;
+        let Some(process) = self.commons.table.take(pid) else {
+            let object = object.map(|object| self.heap.pack(object).0);
+            self.commons.table.post(pid, Letter::Parting(Parting { error: error.clone(), object }));
+            return None;
+        };
         if let Some(at) = process.wait.deadline() {
             self.host.cancel_timer(pid, at);
         }
         self.forget_operation(pid);
-        self.table.remove(pid);
+        self.commons.table.remove(pid);
         self.note_end(pid, error);
+        let object = object.map(|object| self.heap.pack(object).0);
         let exit = Some(self.exit(pid, &process.links, error, object));
         Some(End { pid, links: process.links, exit })
     }
 
     /// Ends a process; those that are linked to it hear `killed`.
     pub(super) fn kill(&mut self, pid: u64) -> Result<()> {
-        let killed = symbol(self.program.symbols.intern("killed"));
+        let killed = symbol(self.commons.program.symbols.intern("killed"));
         if pid == self.running.pid {
             self.failure = Some(killed);
             return Err(Fail::End(Error::Killed));
@@ -457,16 +555,20 @@ impl Machine {
             return Ok(());
         }
         if from == self.running.pid {
-            if self.table.is_alive(to) {
+            if self.commons.table.is_alive(to) {
                 self.running.links.insert(to);
             }
             return Ok(());
         }
-        if let Some(process) = self.table.parked(from) {
+        if let Some(process) = self.commons.table.parked(from) {
             process.links.insert(to);
             return Ok(());
         }
-        let gone = symbol(self.program.symbols.intern("no-process"));
+        if self.commons.table.is_alive(from) {
+            self.commons.table.post(from, Letter::Link(to));
+            return Ok(());
+        }
+        let gone = symbol(self.commons.program.symbols.intern("no-process"));
         let exit = Some(Parcel::of_word(gone));
         self.tell(End { pid: from, links: [to].into(), exit });
         self.check_mailbox()
@@ -475,16 +577,23 @@ impl Machine {
     /// What a wait for a message ends with: the number of a message, true if an exit comes first, or false if
     /// the time is over. Otherwise how long to wait.
     pub(super) fn wait(&mut self, [owner, cursor, deadline]: [Word; 3]) -> std::result::Result<Word, Option<u64>> {
-        if self.running.mailbox.has_exit() {
-            return Ok(TRUE);
-        }
         // A continuation that another process captured knows nothing of this mailbox.
         let seen = if as_pid(owner) == Some(self.running.pid) { as_natural(cursor).unwrap_or(0) } else { 0 };
-        if let Some(next) = self.running.mailbox.after(seen) {
-            return Ok(fixnum(next as i64));
+        if let Some(found) = self.found_after(seen) {
+            return Ok(found);
         }
+        self.take_letters();
+        if let Some(found) = self.found_after(seen) {
+            return Ok(found);
+        }
+        // What comes from here on wakes the process, once it is put away.
         let deadline = as_natural(deadline);
-        if deadline.is_some_and(|at| at <= self.host.now_us()) { Ok(FALSE) } else { Err(deadline) }
+        if self.is_past(deadline) { Ok(FALSE) } else { Err(deadline) }
+    }
+
+    fn found_after(&self, seen: u64) -> Option<Word> {
+        let mailbox = &self.running.mailbox;
+        if mailbox.has_exit() { Some(TRUE) } else { mailbox.after(seen).map(|next| fixnum(next as i64)) }
     }
 
     pub(super) fn message(&mut self, number: u64) -> Option<Word> {
@@ -509,17 +618,17 @@ impl Machine {
 
     /// The numbers of all processes but the main one.
     pub(crate) fn processes(&self) -> Vec<u64> {
-        self.table.pids()
+        self.commons.table.pids()
     }
 
     /// The bytes that a process takes, unless it runs or has ended.
     pub(crate) fn process_bytes(&mut self, pid: u64) -> Option<usize> {
-        self.table.parked(pid).map(|process| process.bytes())
+        self.commons.table.parked(pid).map(|process| process.bytes())
     }
 
     /// Writes a process other than the main one, which stays.
     pub(crate) fn write_process(&mut self, pid: u64) -> Option<std::result::Result<Vec<u8>, WriteError>> {
-        let process = self.table.take(pid)?;
+        let process = self.commons.table.take(pid)?;
         self.put_away(false);
         self.bring(process);
         let image = self.process_image(Limits::default());
@@ -529,11 +638,11 @@ impl Machine {
 
     /// Makes a process of an image; it goes on where it was written.
     pub(crate) fn read_process(&mut self, image: &[u8]) -> std::result::Result<u64, ReadError> {
-        if self.table.is_full() {
+        if self.commons.table.is_full() {
             return Err(ReadError::TooLarge);
         }
         self.put_away(false);
-        let pid = self.table.add();
+        let pid = self.commons.table.add();
         self.bring(Box::new(Process::new(pid)));
         let result = self.restore_process(image, Limits::default());
         if result.is_err() {

@@ -53,12 +53,12 @@ impl Machine {
                     state.set_register(i.a(), value);
                     return Ok(None);
                 }
-                let name = symbol(self.program.global_names[i.index()]);
+                let name = symbol(self.commons.program.global_names[i.index()]);
                 self.raise(state, i.a(), Fail::Raise("unbound", "variable is not defined:".into(), vec![name]))?;
             }
             Op::CellRead => {
                 cell(&self.heap, state.register(i.b()))?;
-                let name = self.program.constants[i.index()];
+                let name = self.code.constants[i.index()];
                 let message = "variable is used before it has a value:".into();
                 self.raise(state, i.a(), Fail::Raise("unbound", message, vec![name]))?;
             }
@@ -253,7 +253,7 @@ impl Machine {
             (_, 0) => format!("expected {least} arguments"),
             _ => format!("expected at least {least} arguments"),
         };
-        let name = self.program.index.place(state.pc - 1).map(|place| place.procedure).unwrap_or_default();
+        let name = self.commons.program.index.place(state.pc - 1).map(|place| place.procedure).unwrap_or_default();
         let name = if name.is_empty() { "procedure".into() } else { name };
         let message = format!("{name}: {expected}, got {}", state.arguments);
         // The caller is where the error is.

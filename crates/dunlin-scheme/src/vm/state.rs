@@ -52,7 +52,7 @@ impl Machine {
 
     fn write_with(&mut self, value: Word, limits: Limits) -> Result<Vec<u8>, WriteError> {
         self.heap.prepare_sent();
-        let Program { symbols, index, names, .. } = &self.program;
+        let Program { symbols, index, names, .. } = &self.commons.program;
         wire::write(&self.heap, symbols, index, names, value, limits)
     }
 
@@ -62,15 +62,16 @@ impl Machine {
     }
 
     fn read_with(&mut self, image: &[u8], limits: Limits) -> Result<Word, ReadError> {
-        let Program { symbols, index, text, names, .. } = &mut self.program;
-        wire::read(&mut self.heap, symbols, names, index, text, image, limits)
+        self.sync();
+        let Program { symbols, index, names, .. } = &mut self.commons.program;
+        wire::read(&mut self.heap, symbols, names, index, &self.code.text, image, limits)
     }
 
     /// Writes the process that runs, and goes on with what was read from the bytes: as if it moved, but for
     /// its ports and its ends of channels.
     pub(crate) fn rewrite(&mut self) -> Result<(), Error> {
         let failed = |error: &dyn std::error::Error| Error::Image(error.to_string());
-        let limits = Limits { ports: self.program.ports.len(), ends: true, ..Limits::default() };
+        let limits = Limits { ports: self.commons.program.ports.len(), ends: true, ..Limits::default() };
         let image = self.process_image(limits).map_err(|e| failed(&e))?;
         let running = &mut *self.running;
         let mut process = Process::new(running.pid);
@@ -98,7 +99,7 @@ impl Machine {
         let links: Vec<Word> = self.running.links.iter().map(|link| pid(*link)).collect();
         let mut own = Vec::new();
         for OwnGlobal { number, value, .. } in &self.running.own {
-            let name = symbol(self.program.global_names[*number as usize]);
+            let name = symbol(self.commons.program.global_names[*number as usize]);
             own.push(self.heap.cons(name, *value));
         }
         let last = fixnum(self.running.mailbox.last() as i64);
@@ -123,7 +124,7 @@ impl Machine {
         }
         let fields = self.heap.fields(whole).to_vec();
         self.restored(&fields).ok_or(ReadError::Unsound)?;
-        let has_room = old.is_none_or(|old| self.program.names.set_copy(self.running.pid, old, limits.names));
+        let has_room = old.is_none_or(|old| self.commons.program.names.set_copy(self.running.pid, old, limits.names));
         if has_room { Ok(()) } else { Err(ReadError::TooLarge) }
     }
 
@@ -155,9 +156,9 @@ impl Machine {
             process.mailbox.push_exit(from, Arc::new(self.heap.pack(exit).0));
         }
         for (name, value) in named {
-            let number = self.program.global(name);
+            let number = self.commons.program.global(name);
             // Where the program has another value by now, that counts.
-            if let Some(frozen) = self.program.open.get(&number) {
+            if let Some(frozen) = self.commons.program.open.get(&number) {
                 process.own.push(OwnGlobal { number, frozen: *frozen, value });
             }
         }

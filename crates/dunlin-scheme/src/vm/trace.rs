@@ -23,7 +23,7 @@ impl Machine {
         });
         let all = first.into_iter().chain(on_stack).chain(on_heap);
         let mut places: Vec<Place> = Vec::new();
-        for place in all.take(4 * CALLS_MAX).filter_map(|pc| self.program.index.place(pc)) {
+        for place in all.take(4 * CALLS_MAX).filter_map(|pc| self.commons.program.index.place(pc)) {
             // What the prelude does between the program's calls explains nothing.
             if &*place.source_name != super::PRELUDE_NAME && places.last() != Some(&place) {
                 places.push(place);

@@ -24,6 +24,8 @@ pub(crate) enum Turn {
 pub(super) enum Next {
     /// The running procedure wants its argument compiled.
     Compile,
+    /// What the process got may call code that was loaded since the turn began.
+    Reload,
     Return(Turn),
 }
 

@@ -345,14 +345,14 @@ mod tests {
 
     #[test]
     fn image_beyond_a_limit_is_refused() {
-        let mut heap = Heap::new(64, 1 << 20);
+        let mut heap = Heap::new(64, 1 << 20, std::sync::Arc::default());
         let mut symbols = Symbols::default();
         let names: Vec<Word> = ["one", "two"].map(|name| symbol(symbols.intern(name))).into();
         let list = heap.list(&[names[0], names[1], pid(7)], NIL);
         let image = super::super::write(&heap, &symbols, &Index::default(), &NodeNames::new(), list, Limits::default())
             .unwrap();
         let read = |limits| {
-            let mut heap = Heap::new(64, 1 << 20);
+            let mut heap = Heap::new(64, 1 << 20, std::sync::Arc::default());
             read(&mut heap, &mut Symbols::default(), &mut NodeNames::new(), &Index::default(), &[], &image, limits)
                 .map(|_| ())
         };

@@ -53,7 +53,7 @@ pub(super) const TABLE: &[Row] = &[
     }),
     ("%record-ref", 3, 3, |m, a| {
         if !is_record(m, a[0], a[1]) {
-            let name = as_symbol(m.heap.field(a[1], 1)).map(|name| m.program.symbols.text(name).to_string());
+            let name = as_symbol(m.heap.field(a[1], 1)).map(|name| m.commons.program.symbols.text(name).to_string());
             return Err(wrong_type(&format!("a record of type {}", name.unwrap_or_default()), a[0]));
         }
         let at = m.index(a[2], m.heap.fields(a[0]).len())?;
@@ -68,7 +68,7 @@ pub(super) const TABLE: &[Row] = &[
     ("error-object-message", 1, 1, |m, a| condition_field(m, a[0], 2)),
     ("error-object-irritants", 1, 1, |m, a| condition_field(m, a[0], 3)),
     ("%make-parameter", 2, 2, |m, a| {
-        let number = fixnum(m.program.new_number());
+        let number = fixnum(m.commons.program.new_number());
         Ok(m.heap.make(Tag::Parameter, &[a[0], a[1], number]))
     }),
     ("%parameter?", 1, 1, |m, a| Ok(truth(m.heap.tag(a[0]) == Some(Tag::Parameter)))),
@@ -120,7 +120,7 @@ pub(super) const TABLE: &[Row] = &[
         Err(Fail::End(Error::Exit(code)))
     }),
     ("features", 0, 0, |m, _| {
-        let names: Vec<Word> = FEATURES.iter().map(|name| symbol(m.program.symbols.intern(name))).collect();
+        let names: Vec<Word> = FEATURES.iter().map(|name| symbol(m.commons.program.symbols.intern(name))).collect();
         m.put_list(&names)
     }),
     ("current-jiffy", 0, 0, |m, _| {
@@ -138,7 +138,8 @@ pub(super) fn is_procedure(machine: &Machine, word: Word) -> bool {
 
 /// What tells a type from others: its name and fields, so that it is the same on every machine.
 fn type_number(machine: &Machine, name: Word, fields: Word) -> Word {
-    let text = |word| print::value(&machine.heap, &machine.program.symbols, word, Style::Write, print::TEXT_MAX);
+    let text =
+        |word| print::value(&machine.heap, &machine.commons.program.symbols, word, Style::Write, print::TEXT_MAX);
     let hash = Sha256::digest(format!("{} {}", text(name), text(fields)));
     let bytes = hash.as_slice().first_chunk::<8>().expect("a hash has 32 bytes");
     fixnum((u64::from_le_bytes(*bytes) >> 5) as i64)
@@ -178,7 +179,7 @@ fn condition_field(machine: &Machine, condition: Word, at: usize) -> Result {
 impl Machine {
     /// An error object.
     pub(in super::super) fn condition(&mut self, kind: &str, message: &str, irritants: &[Word], place: i64) -> Word {
-        let kind = symbol(self.program.symbols.intern(kind));
+        let kind = symbol(self.commons.program.symbols.intern(kind));
         let message = self.heap.string(message);
         let irritants = self.heap.list(irritants, NIL);
         self.heap.make(Tag::Condition, &[kind, message, irritants, fixnum(place)])
@@ -186,7 +187,7 @@ impl Machine {
 
     /// The error of an object that no handler took.
     pub(in super::super) fn raised(&self, object: Word) -> Error {
-        let show = |word, style| print::value(&self.heap, &self.program.symbols, word, style, ERROR_MAX);
+        let show = |word, style| print::value(&self.heap, &self.commons.program.symbols, word, style, ERROR_MAX);
         let (text, place) = if self.heap.tag(object) == Some(Tag::Condition) {
             let mut text = show(self.heap.field(object, 2), Style::Display);
             let mut irritants = self.heap.field(object, 3);
@@ -199,7 +200,7 @@ impl Machine {
         } else {
             (format!("uncaught object: {}", show(object, Style::Write)), None)
         };
-        let trace = place.and_then(|pc| self.program.index.place(pc)).into_iter().collect();
+        let trace = place.and_then(|pc| self.commons.program.index.place(pc)).into_iter().collect();
         Error::Raised(Box::new(Raised { text, trace }))
     }
 
@@ -207,7 +208,7 @@ impl Machine {
         let mut text = message.to_owned();
         for irritant in irritants {
             text.push(' ');
-            text += &print::value(&self.heap, &self.program.symbols, *irritant, Style::Write, ERROR_MAX);
+            text += &print::value(&self.heap, &self.commons.program.symbols, *irritant, Style::Write, ERROR_MAX);
         }
         Error::Raised(Box::new(Raised { text, trace: self.trace(Some(self.pc.saturating_sub(1))) }))
     }

@@ -77,7 +77,7 @@ pub(super) const TABLE: &[Row] = &[
 ];
 
 fn show(machine: &mut Machine, arguments: &[Word], style: Style) -> Result {
-    let text = print::within(&machine.heap, &machine.program.symbols, arguments[0], style, print::TEXT_MAX);
+    let text = print::within(&machine.heap, &machine.commons.program.symbols, arguments[0], style, print::TEXT_MAX);
     let too_long = |_| Fail::Raise("limit", format!("the text is longer than {} bytes", print::TEXT_MAX), vec![]);
     let text = text.map_err(too_long)?;
     machine.charge += text.len() as u64 / 16;
@@ -91,7 +91,7 @@ fn read(machine: &mut Machine, arguments: &[Word]) -> Result {
         _ => return Err(wrong_type("a textual input port", arguments[0])),
     };
     let mut reader = Reader::new(&text[at..], &"input".into());
-    let datum = reader.next(&mut machine.program.symbols);
+    let datum = reader.next(&mut machine.commons.program.symbols);
     let end = at + reader.offset();
     machine.charge += (end - at) as u64 / 8;
     if let PortKind::TextIn { at, .. } = &mut machine.port(arguments[0])?.kind {
@@ -119,11 +119,11 @@ const PORTS_MAX: usize = 1 << 20;
 
 impl Machine {
     fn open(&mut self, kind: PortKind) -> Result {
-        if self.program.ports.len() >= PORTS_MAX {
+        if self.commons.program.ports.len() >= PORTS_MAX {
             return Err(Fail::Raise("limit", "too many ports".into(), vec![]));
         }
-        self.program.ports.push(Port::new(kind));
-        let number = fixnum(self.program.ports.len() as i64 - 1);
+        self.commons.program.ports.push(Port::new(kind));
+        let number = fixnum(self.commons.program.ports.len() as i64 - 1);
         Ok(self.heap.make(Tag::Port, &[number]))
     }
 
@@ -134,7 +134,7 @@ impl Machine {
         let number = self.heap.field(word, 1);
         let number = if is_fixnum(number) { usize::try_from(fixnum_value(number)).ok() } else { None };
         let gone = || Fail::Raise("port", "the port is not of this machine".into(), vec![word]);
-        self.program.ports.get_mut(number.ok_or_else(gone)?).ok_or_else(gone)
+        self.commons.program.ports.get_mut(number.ok_or_else(gone)?).ok_or_else(gone)
     }
 
     fn port(&mut self, word: Word) -> Result<&mut Port> {
@@ -147,7 +147,7 @@ impl Machine {
     fn print(&mut self, port: Word, text: &str) -> Result {
         match &mut self.port(port)?.kind {
             PortKind::TextOut(out) => out.push_str(text),
-            PortKind::Console => self.output.push_str(text),
+            PortKind::Console => self.commons.output.push_str(text),
             _ => return Err(wrong_type("a textual output port", port)),
         }
         Ok(UNSPECIFIED)

@@ -20,11 +20,12 @@ pub(super) const TABLE: &[Row] = &[
         Ok(UNSPECIFIED)
     }),
     ("pid?", 1, 1, |_, a| Ok(truth(as_pid(a[0]).is_some()))),
-    ("make-tag", 0, 0, |m, _| Ok(tag(m.program.new_number() as u64))),
+    ("make-tag", 0, 0, |m, _| Ok(tag(m.commons.program.new_number() as u64))),
     ("tag?", 1, 1, |_, a| Ok(truth(as_tag(a[0]).is_some()))),
     // The order of two processes, or of two tags: the same in every program.
     ("%name<?", 2, 2, |m, a| {
-        let [one, other] = [name_argument(a[0])?, name_argument(a[1])?].map(|number| m.program.names.place(number));
+        let [one, other] =
+            [name_argument(a[0])?, name_argument(a[1])?].map(|number| m.commons.program.names.place(number));
         Ok(truth(one < other))
     }),
     // The message of this number; what was removed meanwhile is no message any more.

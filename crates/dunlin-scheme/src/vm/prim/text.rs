@@ -103,15 +103,15 @@ pub(super) const TABLE: &[Row] = &[
     }),
     ("symbol->string", 1, 1, |m, a| {
         let name = as_symbol(a[0]).ok_or_else(|| wrong_type("a symbol", a[0]))?;
-        let text = m.program.symbols.text(name).clone();
+        let text = m.commons.program.symbols.text(name).clone();
         Ok(m.heap.string(&text))
     }),
     ("string->symbol", 1, 1, |m, a| {
         let text = m.text_argument(a[0])?;
-        if m.program.symbols.len() >= Symbols::COUNT_MAX {
+        if m.commons.program.symbols.len() >= Symbols::COUNT_MAX {
             return Err(Fail::Raise("limit", "too many symbols".into(), vec![]));
         }
-        Ok(symbol(m.program.symbols.intern(&text)))
+        Ok(symbol(m.commons.program.symbols.intern(&text)))
     }),
 ];
 
