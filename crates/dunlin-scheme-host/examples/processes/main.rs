@@ -4,10 +4,11 @@
 //! cargo run --profile measured -p dunlin-scheme-host --example processes -- [ROUNDS] [ROW...]
 //! ```
 //!
-//! Each round runs each row once on one worker and once on two, in a process of its own. The table has medians over
-//! the rounds, 5 by default, and the median of the ratio of both in the same round. A goal that is missed is
-//! shown; it fails nothing.
+//! Each round runs each row once on one worker and once on two, here and in Erlang if that is installed, in a
+//! process of its own. The table has medians over the rounds, 5 by default, and medians of ratios in the same
+//! round. A goal that is missed is shown; it fails nothing.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
@@ -104,20 +105,37 @@ fn main() -> ExitCode {
         _ => {}
     }
     let rounds: usize = arguments.first().and_then(|rounds| rounds.parse().ok()).unwrap_or(5);
-    println!("{:32} {:>12} {:>12} {:>8}", "", "1 worker", "2 workers", "ratio");
+    let erlang = erlang();
+    println!(
+        "{:32} {:>12} {:>12} {:>8} {:>13} {:>13}",
+        "", "1 worker", "2 workers", "ratio", "1 of erlang", "2 of erlang"
+    );
     let is_wanted = |name: &str| arguments.len() < 2 || arguments[1..].iter().any(|wanted| name.contains(&**wanted));
     for row in ROWS.iter().filter(|row| is_wanted(row.name)) {
-        let times: Vec<[f64; 2]> =
-            (0..rounds.max(1)).map(|_| [1, 2].map(|workers| child(row.name, workers)[0])).collect();
+        let mut times: Vec<[f64; 2]> = Vec::new();
+        let mut theirs: Vec<[f64; 2]> = Vec::new();
+        for _ in 0..rounds.max(1) {
+            times.push([1, 2].map(|workers| child(row.name, workers)[0]));
+            if let Some(folder) = erlang.as_ref().filter(|_| row.is_erlang()) {
+                theirs.push([1, 2].map(|workers| erlang_child(folder, row.name, workers)));
+            }
+        }
         let [one, two] = [0, 1].map(|at| median(times.iter().map(|times| times[at]).collect()));
         let ratio = median(times.iter().map(|[one, two]| two / one).collect());
+        let of_erlang = [0, 1].map(|at| {
+            let ratios: Vec<f64> = times.iter().zip(&theirs).map(|(ours, theirs)| ours[at] / theirs[at]).collect();
+            if ratios.is_empty() { "-".to_owned() } else { format!("{:.2}", median(ratios)) }
+        });
         let verdict = match row.goal {
             Some(goal) if ratio <= goal => format!("  goal: at most {goal}: reached"),
             Some(goal) => format!("  goal: at most {goal}: missed"),
             None => String::new(),
         };
         let unit = row.unit;
-        println!("{:32} {one:9.1} {unit} {two:9.1} {unit} {ratio:8.2}{verdict}", row.name);
+        println!(
+            "{:32} {one:9.1} {unit} {two:9.1} {unit} {ratio:8.2} {:>13} {:>13}{verdict}",
+            row.name, of_erlang[0], of_erlang[1]
+        );
     }
     if is_wanted("timers") {
         let mut late = child("timers", 2);
@@ -129,12 +147,45 @@ fn main() -> ExitCode {
              most 10 ms: {verdict}"
         );
     }
+    if let Some(folder) = erlang {
+        let _ = std::fs::remove_dir_all(folder);
+    }
     ExitCode::SUCCESS
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
+}
+
+impl Row {
+    /// Whether Erlang has it, too.
+    fn is_erlang(&self) -> bool {
+        self.name != "value over a channel"
+    }
+}
+
+/// The folder with the compiled rows for Erlang, if that is installed.
+fn erlang() -> Option<PathBuf> {
+    let folder = std::env::temp_dir().join(format!("dunlin-scheme-processes-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).ok()?;
+    std::fs::write(folder.join("processes.erl"), include_str!("processes.erl")).ok()?;
+    let compiled = Command::new("erlc").arg("processes.erl").current_dir(&folder).status();
+    if compiled.is_ok_and(|status| status.success()) {
+        return Some(folder);
+    }
+    eprintln!("skipped: erlang is not installed; apt-get install -y erlang-base");
+    None
+}
+
+/// The figure of a row in Erlang, with so many schedulers.
+fn erlang_child(folder: &Path, name: &str, workers: usize) -> f64 {
+    let schedulers = format!("{workers}:{workers}");
+    let mut command = Command::new("erl");
+    command.args(["+S", &schedulers, "-noshell", "-run", "processes", "main", name]).current_dir(folder);
+    let output = command.output().expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.trim().parse().unwrap_or_else(|_| panic!("{name}: {text}{}", String::from_utf8_lossy(&output.stderr)))
 }
 
 /// The figures of a run in a process of its own.
