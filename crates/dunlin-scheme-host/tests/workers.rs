@@ -1,0 +1,41 @@
+//! Processes of one program on two workers.
+
+use std::time::Duration;
+
+use dunlin::mailbox;
+use dunlin_scheme_host::Program;
+use rustix::time::{ClockId, clock_gettime};
+
+type Result<T = ()> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// The time for which all threads have had a processor.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Counted in time of the processor, which a busy machine does not stretch: two workers compute while the
+/// process sleeps for 5 ms, and until it has its turn.
+#[test]
+fn timer_beside_fifty_loops_that_never_wait_is_at_most_10_ms_late() -> Result {
+    dunlin::__rt::block_on_workers(Some(2), async {
+        let program = Program::new();
+        let (address, mut mailbox) = mailbox::<u32>();
+        program.define("rust", &program.address(address))?;
+        for _ in 0..50 {
+            program.spawn("loop", "(let spin ((n 0)) (spin (+ n 1)))")?;
+        }
+        program.spawn("ticks", "(let tick ((n 101)) (sleep 0.005) (! rust n) (if (> n 1) (tick (- n 1))))")?;
+        mailbox.recv().await?;
+        let mut spent = Vec::new();
+        for _ in 0..100 {
+            let before = processor_time();
+            mailbox.recv().await?;
+            spent.push(processor_time() - before);
+        }
+        spent.sort();
+        // The system may take a worker from the process in the middle of a turn: not in one tick of ten.
+        assert!(spent[90] <= 2 * Duration::from_millis(5 + 10), "{spent:?}");
+        Ok(())
+    })
+}
