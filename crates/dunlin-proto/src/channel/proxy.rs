@@ -350,7 +350,8 @@ impl Channels {
         }
         // The home may still send to a half that is gone here: the two have crossed.
         let Some(proxy) = self.proxies.get_mut(&channel) else {
-            return Ok(self.hear_home_of_none(peers, from, channel, &said));
+            self.hear_home_of_none(peers, from, channel, &said);
+            return Ok(());
         };
         if said.is_about_place() {
             return self.hear_travelling_home(peers, from, channel, said);
