@@ -92,13 +92,6 @@ impl<T> Few<T> {
         items.into_iter().for_each(|item| self.push(item));
     }
 
-    /// Takes the last one out.
-    #[cfg(feature = "link")]
-    pub(crate) fn pop(&mut self) -> Option<T> {
-        let last = self.more.as_mut().and_then(|more| more.pop());
-        last.or_else(|| self.first.take())
-    }
-
     /// Takes them out in order.
     fn drain(&mut self) -> impl Iterator<Item = T> + use<T> {
         self.first.take().into_iter().chain(self.more.take().into_iter().flat_map(|more| *more))

@@ -243,15 +243,30 @@ impl<T> Queue<T> {
         after: &mut After<T>,
     ) -> Result<Option<Encoding<T>>, Why> {
         let mut encoded = after.encoding.take();
-        // Dropped without the lock, unless they are offered.
-        after.places.extend(encoded.as_mut().and_then(|encoding| encoding.places.take()));
+        let mut places = encoded.as_mut().and_then(|encoding| encoding.places.take());
+        let begun = self.begin_offer_of(source, is_choice, ends, encoded, &mut places, after);
+        after.drop_places(places);
+        begun
+    }
+
+    /// The same; the places that are offered are taken.
+    #[inline]
+    fn begin_offer_of(
+        &mut self,
+        source: &Source<'_, T>,
+        is_choice: bool,
+        ends: Ends,
+        encoded: Option<Box<Encoding<T>>>,
+        places: &mut Option<SentPlaces>,
+        after: &mut After<T>,
+    ) -> Result<Option<Encoding<T>>, Why> {
         if self.remote.is_none() || self.outlet.is_none() || self.no_more_sends(ends).is_some() {
             return Ok(None);
         }
         let Some(remote) = &mut self.remote else { return Ok(None) };
         // Left from an offer that was refused after it had been encoded.
         remote.encoded = None;
-        after.places.extend(remote.places.take());
+        after.drop_places(remote.places.take());
         if let Source::Pool(pool) = source {
             remote.encoded = pool.lock().encoded.clone();
             return Ok(None);
@@ -270,13 +285,13 @@ impl<T> Queue<T> {
                 let from = From::Source;
                 Ok(Some(Encoding { from, encode, terms, bytes_max, bytes: None, link, places: None }))
             }
-            Some(Ok(_)) if after.places.has_some() && self.credits.is_some() => {
+            Some(Ok(_)) if places.is_some() && self.credits.is_some() => {
                 self.unlink(after);
                 Ok(None)
             }
             Some(Ok(bytes)) => {
                 remote.encoded = Some(bytes);
-                remote.places = after.places.pop();
+                remote.places = places.take();
                 Ok(None)
             }
             Some(Err(Why::TooLarge { bytes, .. })) if bytes <= terms.value_max => Ok(None),
@@ -315,7 +330,7 @@ impl<T> Queue<T> {
         let places = offer.linked.take_places();
         if !stands || !is_open || has_ended {
             if places.is_some() {
-                after.places.extend(places);
+                after.drop_places(places);
                 self.unlink(after);
             }
             return true;

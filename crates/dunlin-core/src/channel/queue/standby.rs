@@ -138,7 +138,7 @@ impl<T> Queue<T> {
         }
         past.reads = remote.reads;
         let Remote { spent, mut decoded, places, .. } = *remote;
-        after.places.extend(places);
+        after.drop_places(places);
         decoded.iter_mut().for_each(|reading| after.wakes.add(reading.is_not_taken()));
         after.dropped.extend(spent);
         after.dropped.extend(decoded.and_then(|reading| reading.into_value()).and_then(Result::ok));
