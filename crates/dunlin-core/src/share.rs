@@ -124,7 +124,7 @@ impl<T, P> End for Sender<T, P> {
     type Link = Arc<Chan<T>>;
 
     fn link(&self) -> Arc<Chan<T>> {
-        self.chan().make_shared(true);
+        self.chan().make_shared();
         self.chan().clone()
     }
 
@@ -145,7 +145,7 @@ impl<T, P> End for Receiver<T, P> {
     type Link = Arc<Chan<T>>;
 
     fn link(&self) -> Arc<Chan<T>> {
-        self.chan().make_shared(false);
+        self.chan().make_shared();
         self.chan().clone()
     }
 

@@ -219,86 +219,31 @@ fn a_request_that_is_given_back_has_its_places() {
     assert_eq!(ready(pin!(answer)), Ok(3));
 }
 
-/// The requests of many callers are open at the same time.
+/// The offer of a dropped send is still out, so the next request is one of the queue.
 #[test]
-fn requests_of_shared_senders_need_no_agent() {
-    let (tx, outlet, desk) = sending::<Ask, Desk>();
-    let caller = tx.share();
-    let mut callers = [caller.clone(), caller.clone(), caller];
-    let (places, mut answers): (Vec<_>, Vec<_>) = (0..3).map(|_| reply::<u32>()).unzip();
-    let mut sends: Vec<_> =
-        callers.iter_mut().zip(places).zip(1..).map(|((tx, place), n)| Box::pin(tx.send((Slow(n), place)))).collect();
-    for send in &mut sends {
-        assert!(poll(send.as_mut()).is_pending());
-    }
+fn request_behind_a_dropped_one_needs_no_agent() {
+    let (mut tx, outlet, desk) = sending::<Ask, Desk>();
+    let (place, mut first) = reply();
+    let mut send = Box::pin(tx.send((Slow(1), place)));
+    assert!(poll(send.as_mut()).is_pending());
+    let [Said::Request(back, _, places)]: [Said; 1] = desk.take().try_into().unwrap() else { panic!("it goes out") };
+    drop(send);
     let said = desk.take();
-    let mut requests: Vec<(u64, Sealed)> = said
-        .into_iter()
-        .map(|said| match said {
-            Said::Request(ticket, _, places) => (ticket, places),
-            said => panic!("{said:?}"),
-        })
-        .collect();
-    assert_eq!(requests.len(), 3);
-
-    // The second is taken.
-    let (ticket, places) = requests.remove(1);
-    let agent = hand_over(places);
+    assert!(matches!(&said[..], [Said::Word(Word::Withdraw { ticket })] if *ticket == back), "{said:?}");
+    let (place, mut second) = reply();
+    let mut send = pin!(tx.send((Slow(2), place)));
+    assert!(poll(send.as_mut()).is_pending());
+    let [Said::Request(ticket, _, taken)]: [Said; 1] = desk.take().try_into().unwrap() else { panic!("it goes out") };
+    outlet.hear(Word::Withdrawn { ticket: back }).unwrap();
+    drop(places);
+    assert!(poll(pin!(&mut first)).is_pending(), "no word drops a value");
+    let agent = hand_over(taken);
     agent.credits();
     outlet.hear(Word::Taken { ticket }).unwrap();
-    assert!(ready(sends[1].as_mut()).is_ok());
+    assert!(ready(send).is_ok());
     agent.push(agent.shape().wrap(7u32).unwrap_or_else(|_| unreachable!("a u32"))).unwrap();
-    assert_eq!(ready(pin!(&mut answers[1])), Ok(7));
-
-    // The third fails; the first is given up, and with its handle what it has left.
-    let (ticket, places) = requests.remove(1);
-    outlet.hear(Word::Failed { ticket, why: Why::Refused }).unwrap();
-    drop(places);
-    let Err(SendError::NotTaken { value: (_, place), .. }) = ready(sends[2].as_mut()) else { panic!("it was refused") };
-    place.send(3).unwrap();
-    assert_eq!(ready(pin!(&mut answers[2])), Ok(3));
-    drop(sends);
-    let (ticket, places) = requests.remove(0);
-    let said = desk.take();
-    assert!(matches!(&said[..], [Said::Word(Word::Withdraw { ticket: back })] if *back == ticket), "{said:?}");
-    assert!(poll(pin!(&mut answers[0])).is_pending(), "until the home has answered");
-    outlet.hear(Word::Withdrawn { ticket }).unwrap();
-    drop(places);
-    let [first, mut second, _third] = callers;
-    drop(first);
-    assert!(ready(pin!(&mut answers[0])).is_err());
-
-    // The handle of the next is gone before its offer is back.
-    let (place, mut answer) = reply();
-    let mut other = second.clone();
-    let mut send = Box::pin(other.send((Slow(4), place)));
-    assert!(poll(send.as_mut()).is_pending());
-    let [Said::Request(ticket, _, places)]: [Said; 1] = desk.take().try_into().unwrap() else { panic!("it goes out") };
-    drop((send, places));
-    drop(other);
-    outlet.hear(Word::Withdrawn { ticket }).unwrap();
-    assert!(poll(pin!(&mut answer)).is_pending(), "no word drops a value");
-    let mut send = Box::pin(second.send((Slow(5), reply().0)));
-    assert!(poll(send.as_mut()).is_pending());
-    assert!(ready(pin!(&mut answer)).is_err());
-}
-
-/// While another handle has claimed the sender, a request cannot go, and has places in it.
-#[test]
-fn request_that_must_wait_goes_to_the_agent() {
-    let (tx, mut outlet, desk) = sending::<Ask, Desk>();
-    let mut claimer = tx.share();
-    let mut other = claimer.clone();
-    let claim = ready(pin!(claimer.claim())).unwrap();
-    let (place, answer) = reply();
-    let mut send = pin!(other.send((Slow(1), place)));
-    assert!(poll(send.as_mut()).is_pending());
-    assert!(desk.take().iter().all(|said| !matches!(said, Said::Request(..))));
-    drop(claim);
-    assert!(poll(send.as_mut()).is_pending());
-    assert!(outlet.take_over().is_some_and(|open| open.offers.is_empty()));
-    assert!(matches!(outlet.poll(&mut cx()), Poll::Ready(Event::FirmOffer(..))));
-    drop(answer);
+    assert_eq!(ready(pin!(&mut second)), Ok(7));
+    assert!(outlet.take_over().is_none() && outlet.stands_by(&cx()));
 }
 
 #[test]

@@ -1620,19 +1620,15 @@ impl<T> Chan<T> {
 
     // ---- sharing
 
-    /// Gives the channel a queue, so that the sender, or else the receiver, can have several handles. Those
-    /// of a receiver need its agent.
-    pub(crate) fn make_shared(&self, sending: bool) {
+    /// Gives the channel a queue, so that an end can have several handles.
+    pub(crate) fn make_shared(&self) {
         #[cfg(feature = "link")]
         let mut after = After::new();
         let mut g = self.lock();
-        let queue = queue(&mut g);
         #[cfg(feature = "link")]
-        if !sending {
-            queue.keep_agent(&mut after);
-        }
+        queue(&mut g).keep_agent(&mut after);
         #[cfg(not(feature = "link"))]
-        let _ = (queue, sending);
+        queue(&mut g);
         publish(&mut g);
     }
 

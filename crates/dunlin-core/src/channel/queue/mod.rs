@@ -364,6 +364,8 @@ impl<T> Queue<T> {
         after: &mut After<T>,
     ) -> Offered {
         #[cfg(feature = "link")]
+        self.needs_agent_for(handle, after);
+        #[cfg(feature = "link")]
         self.drop_all_spent(handle, after);
         self.drop_kept(handle, after);
         let own = choice.map(|(decision, branch)| (&**decision, branch));

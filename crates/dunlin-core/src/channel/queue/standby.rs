@@ -156,7 +156,7 @@ impl<T> Queue<T> {
         self.unlink(after);
     }
 
-    /// Makes an agent take over for a handle of a shared receiver.
+    /// Makes an agent take over for a handle of a shared end.
     #[inline]
     pub(super) fn needs_agent_for(&mut self, handle: Handle, after: &mut After<T>) {
         if handle != Handle::END && self.remote.is_some() {
