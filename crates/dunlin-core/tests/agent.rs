@@ -789,6 +789,34 @@ fn outlet_offers_buffered_values_first_under_their_own_tickets() {
     assert!(matches!(next(&mut outlet), Poll::Ready(Event::Gone)));
 }
 
+/// The value of a dropped send is dropped with its handle, or, if it comes back later, at once: the channel
+/// may live long.
+#[test]
+fn what_a_dropped_send_leaves_goes_with_its_handle() {
+    for is_gone_first in [false, true] {
+        let (tx, rx) = channel();
+        let mut outlet = Outlet::new(rx);
+        let shared = tx.share();
+        let mut handle = shared.clone();
+        let value = Arc::new(());
+        let mut send = Box::pin(handle.send(value.clone()));
+        assert!(poll_once(send.as_mut()).is_pending());
+        let Poll::Ready(Event::FirmOffer(ticket, sent)) = next(&mut outlet) else { panic!("it is offered") };
+        drop(send);
+        assert!(matches!(next(&mut outlet), Poll::Ready(Event::AskedBack(asked)) if asked == ticket));
+        if is_gone_first {
+            drop(handle);
+            outlet.give_back(ticket, sent);
+        } else {
+            outlet.give_back(ticket, sent);
+            assert_eq!(Arc::strong_count(&value), 2, "the handle may take it back");
+            drop(handle);
+        }
+        assert_eq!(Arc::strong_count(&value), 1, "{is_gone_first}");
+        drop(shared);
+    }
+}
+
 /// A receiver moved to a half with a buffer of its own: buffered values are sent first, and no more sends
 /// complete than the two buffers can hold.
 #[test]

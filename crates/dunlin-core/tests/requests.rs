@@ -219,33 +219,6 @@ fn a_request_that_is_given_back_has_its_places() {
     assert_eq!(ready(pin!(answer)), Ok(3));
 }
 
-/// The offer of a dropped send is still out, so the next request is one of the queue.
-#[test]
-fn request_behind_a_dropped_one_needs_no_agent() {
-    let (mut tx, outlet, desk) = sending::<Ask, Desk>();
-    let (place, mut first) = reply();
-    let mut send = Box::pin(tx.send((Slow(1), place)));
-    assert!(poll(send.as_mut()).is_pending());
-    let [Said::Request(back, _, places)]: [Said; 1] = desk.take().try_into().unwrap() else { panic!("it goes out") };
-    drop(send);
-    let said = desk.take();
-    assert!(matches!(&said[..], [Said::Word(Word::Withdraw { ticket })] if *ticket == back), "{said:?}");
-    let (place, mut second) = reply();
-    let mut send = pin!(tx.send((Slow(2), place)));
-    assert!(poll(send.as_mut()).is_pending());
-    let [Said::Request(ticket, _, taken)]: [Said; 1] = desk.take().try_into().unwrap() else { panic!("it goes out") };
-    outlet.hear(Word::Withdrawn { ticket: back }).unwrap();
-    drop(places);
-    assert!(poll(pin!(&mut first)).is_pending(), "no word drops a value");
-    let agent = hand_over(taken);
-    agent.credits();
-    outlet.hear(Word::Taken { ticket }).unwrap();
-    assert!(ready(send).is_ok());
-    agent.push(agent.shape().wrap(7u32).unwrap_or_else(|_| unreachable!("a u32"))).unwrap();
-    assert_eq!(ready(pin!(&mut second)), Ok(7));
-    assert!(outlet.take_over().is_none() && outlet.stands_by(&cx()));
-}
-
 #[test]
 fn other_ends_go_to_the_agent() {
     let (mut tx, mut outlet, desk) = sending::<(Reply<u32>, Receiver<u8>), Desk>();

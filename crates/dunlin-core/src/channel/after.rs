@@ -4,15 +4,9 @@
 //! initialise, and one check of each at the end.
 
 use std::sync::Arc;
-#[cfg(feature = "link")]
-use std::sync::Mutex;
-#[cfg(feature = "link")]
-use std::task::{Wake, Waker};
 
 #[cfg(feature = "link")]
 use super::queue::encoded::Encoding;
-#[cfg(feature = "link")]
-use super::words::SentPlaces;
 use crate::choice::decision::Decision;
 use crate::wake::{Few, Stale, Wakes};
 
@@ -45,15 +39,6 @@ impl<T> After<T> {
         }
     }
 
-    /// Drops the places for replies in a value that was encoded in vain, once the lock is released.
-    #[cfg(feature = "link")]
-    #[inline]
-    pub(crate) fn drop_places(&mut self, places: Option<SentPlaces>) {
-        if let Some(places) = places {
-            self.stale.add(Some(Waker::from(Arc::new(InVain(Mutex::new(places))))));
-        }
-    }
-
     /// Finishes once the lock is released. Like a drop, but with one check of each list instead of a call for
     /// each.
     #[inline]
@@ -67,14 +52,4 @@ impl<T> After<T> {
             std::mem::forget(self);
         }
     }
-}
-
-/// Places for replies among the wakers that are dropped: a list of their own would cost every operation 2 %
-/// to 5 %.
-#[cfg(feature = "link")]
-struct InVain(#[expect(dead_code, reason = "it is only dropped")] Mutex<SentPlaces>);
-
-#[cfg(feature = "link")]
-impl Wake for InVain {
-    fn wake(self: Arc<Self>) {}
 }

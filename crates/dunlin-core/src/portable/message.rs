@@ -39,7 +39,7 @@ fn check(bytes: u64, bytes_max: u64) -> Result<(), Why> {
     if bytes > bytes_max { Err(Why::TooLarge { bytes, bytes_max }) } else { Ok(()) }
 }
 
-/// Reads a message. `is_apart`: its bytes are not part of a larger buffer.
+/// Reads a message. `is_apart`: its bytes keep no large buffer alive for it.
 pub(crate) fn read<T: Portable>(bytes: &Bytes, terms: Terms, is_apart: bool) -> Result<T, Why> {
     let mut slot = None;
     let value_of_any: &mut dyn Any = &mut slot;

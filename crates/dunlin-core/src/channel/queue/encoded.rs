@@ -6,7 +6,7 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 
 use super::value::Source;
-use crate::channel::words::{Link, ReadPlaces, SentPlaces, Terms};
+use crate::channel::words::{Link, ReadPlaces, Terms};
 use crate::choice::decision::{Branching, Reserver};
 use crate::error::Why;
 
@@ -14,7 +14,7 @@ use crate::error::Why;
 /// waker is woken once that is settled.
 pub(crate) type Encode<T> = fn(&T, Terms, u64, &Waker) -> Poll<Result<Bytes, Why>>;
 
-/// Decodes a value. The flag: the value may keep the bytes, which are not part of a larger buffer.
+/// Decodes a value. The flag: the value may keep the bytes, which keep no large buffer alive for it.
 pub(crate) type Decode<T> = fn(&Bytes, Terms, bool) -> Result<T, Why>;
 
 /// The data of a channel's half for the link that joins it to the other half.
@@ -25,10 +25,8 @@ pub(crate) struct Remote<T> {
     pub(super) decode: Decode<T>,
     /// The only offer, if it takes the place of one in the queue.
     pub(crate) slot: Slot,
-    /// The bytes of the offer that is being made, ...
+    /// The bytes of the offer that is being made.
     pub(super) encoded: Option<Bytes>,
-    /// ... and the places for replies in it.
-    pub(super) places: Option<SentPlaces>,
     /// The value that a receive has decoded, while it looks again.
     pub(super) decoded: Option<Reading<T>>,
     /// Values that were taken and whose sends are no longer polled. The end's next operation, or its drop,
@@ -53,7 +51,6 @@ impl<T> Remote<T> {
             decode,
             slot: Slot::Empty,
             encoded: None,
-            places: None,
             decoded: None,
             spent: Vec::new(),
             reads: 0,
@@ -142,7 +139,7 @@ pub(crate) enum Slot {
         ticket: u64,
         number: u64,
         value: Bytes,
-        /// The bytes are not part of a larger buffer.
+        /// They keep no large buffer alive for it.
         is_apart: bool,
         /// The number of the read that decodes the value.
         read: Option<u64>,
@@ -164,8 +161,6 @@ pub(super) struct Linked<T>(Option<Box<OfLink<T>>>);
 pub(super) struct OfLink<T> {
     /// The bytes of the value.
     pub(super) encoded: Option<Bytes>,
-    /// The places for replies in it, while it is being offered.
-    pub(super) places: Option<SentPlaces>,
     /// The value from a pool, while its offer is reserved or has been sent.
     pub(super) value: Option<T>,
     /// A request that waits until the owner of the offer has encoded the value, or its choice is open again.
@@ -186,9 +181,7 @@ impl<T> Linked<T> {
     pub(super) const NOTHING: Self = Self(None);
 
     pub(super) fn make(&mut self) -> &mut OfLink<T> {
-        self.0.get_or_insert_with(|| {
-            Box::new(OfLink { encoded: None, places: None, value: None, request: None, read: None })
-        })
+        self.0.get_or_insert_with(|| Box::new(OfLink { encoded: None, value: None, request: None, read: None }))
     }
 
     pub(super) fn encoded(encoded: Option<Bytes>) -> Self {
@@ -218,10 +211,6 @@ impl<T> Linked<T> {
         self.0.as_mut()?.encoded.take()
     }
 
-    pub(super) fn take_places(&mut self) -> Option<SentPlaces> {
-        self.0.as_mut()?.places.take()
-    }
-
     pub(super) fn take_value(&mut self) -> Option<T> {
         self.0.as_mut()?.value.take()
     }
@@ -242,17 +231,6 @@ pub(crate) struct Encoding<T> {
     pub(super) terms: Terms,
     pub(super) bytes_max: u64,
     pub(super) bytes: Option<Result<Bytes, Why>>,
-    /// Accepts places for replies in the value.
-    pub(super) link: Option<ForPlaces>,
-    /// Those that are in it.
-    pub(super) places: Option<SentPlaces>,
-}
-
-/// The link that accepts places for replies in values.
-pub(super) struct ForPlaces {
-    pub(super) link: Arc<dyn Link>,
-    /// Values have had some: this one probably has, too.
-    pub(super) is_likely: bool,
 }
 
 /// Where the value to encode is.
@@ -271,8 +249,7 @@ impl<T> Encoding<T> {
 
     /// A value that has been encoded.
     pub(crate) fn done(encode: Encode<T>, terms: Terms, bytes: Bytes) -> Self {
-        let (bytes_max, bytes) = (terms.value_max, Some(Ok(bytes)));
-        Self { from: From::Source, encode, terms, bytes_max, bytes, link: None, places: None }
+        Self { from: From::Source, encode, terms, bytes_max: terms.value_max, bytes: Some(Ok(bytes)) }
     }
 
     pub(crate) fn into_bytes(self) -> Option<Bytes> {
@@ -287,19 +264,8 @@ impl<T> Encoding<T> {
             (From::Source, Source::Slot(Some(value))) => value,
             (From::Source, _) => return true,
         };
-        let mut write = || (self.encode)(value, self.terms, self.bytes_max, waker);
-        let mut encoded = Poll::Ready(Err(Why::Unsendable("places come with it".into())));
-        if !self.link.as_ref().is_some_and(|link| link.is_likely) {
-            encoded = write().map_ok(|bytes| (bytes, None));
-        }
-        if let (Poll::Ready(Err(_)), Some(ForPlaces { link, .. })) = (&encoded, &self.link) {
-            encoded = link.write_request(&mut write);
-        }
-        let Poll::Ready(encoded) = encoded else { return false };
-        self.bytes = Some(encoded.map(|(bytes, places)| {
-            self.places = places;
-            bytes
-        }));
+        let Poll::Ready(bytes) = (self.encode)(value, self.terms, self.bytes_max, waker) else { return false };
+        self.bytes = Some(bytes);
         true
     }
 }
@@ -313,7 +279,7 @@ pub(crate) struct Reading<T> {
     pub(super) ticket: u64,
     pub(super) number: u64,
     pub(super) bytes: Bytes,
-    /// They are not part of a larger buffer.
+    /// They keep no large buffer alive for it.
     pub(super) is_apart: bool,
     pub(super) decode: Decode<T>,
     pub(super) terms: Terms,

@@ -12,7 +12,7 @@ use std::task::Waker;
 use bytes::Bytes;
 
 use super::Queue;
-use super::encoded::{BUFFERED, Encoding, ForPlaces, ForSlot, From, Linked, Reading, Remote, Request, Slot, Stand};
+use super::encoded::{BUFFERED, Encoding, ForSlot, From, Linked, Reading, Remote, Request, Slot, Stand};
 use super::events::{ByLink, FromReceiver, FromSender, Given, Heard};
 use super::offer::{Away, Ends, FromFar, Known, Offer, Offered, Owner, Standing, Unread};
 use super::value::{Source, Value};
@@ -242,31 +242,13 @@ impl<T> Queue<T> {
         ends: Ends,
         after: &mut After<T>,
     ) -> Result<Option<Encoding<T>>, Why> {
-        let mut encoded = after.encoding.take();
-        let mut places = encoded.as_mut().and_then(|encoding| encoding.places.take());
-        let begun = self.begin_offer_of(source, is_choice, ends, encoded, &mut places, after);
-        after.drop_places(places);
-        begun
-    }
-
-    /// The same; the places that are offered are taken.
-    #[inline]
-    fn begin_offer_of(
-        &mut self,
-        source: &Source<'_, T>,
-        is_choice: bool,
-        ends: Ends,
-        encoded: Option<Box<Encoding<T>>>,
-        places: &mut Option<SentPlaces>,
-        after: &mut After<T>,
-    ) -> Result<Option<Encoding<T>>, Why> {
+        let encoded = after.encoding.take();
         if self.remote.is_none() || self.outlet.is_none() || self.no_more_sends(ends).is_some() {
             return Ok(None);
         }
         let Some(remote) = &mut self.remote else { return Ok(None) };
         // Left from an offer that was refused after it had been encoded.
         remote.encoded = None;
-        after.drop_places(remote.places.take());
         if let Source::Pool(pool) = source {
             remote.encoded = pool.lock().encoded.clone();
             return Ok(None);
@@ -278,20 +260,9 @@ impl<T> Queue<T> {
         let bytes_max = if goes_at_once { remote.terms.value_max } else { KEPT_MAX.min(remote.terms.value_max) };
         let (encode, terms) = (remote.encode, remote.terms);
         match encoded.and_then(|encoding| encoding.bytes) {
-            None => {
-                // Values in promised places cannot be withdrawn, so they have none.
-                let accepts = !is_choice && self.credits.is_none() && terms.is_message;
-                let link = accepts.then(|| ForPlaces { link: remote.link.clone(), is_likely: remote.has_places });
-                let from = From::Source;
-                Ok(Some(Encoding { from, encode, terms, bytes_max, bytes: None, link, places: None }))
-            }
-            Some(Ok(_)) if places.is_some() && self.credits.is_some() => {
-                self.unlink(after);
-                Ok(None)
-            }
+            None => Ok(Some(Encoding { from: From::Source, encode, terms, bytes_max, bytes: None })),
             Some(Ok(bytes)) => {
                 remote.encoded = Some(bytes);
-                remote.places = places.take();
                 Ok(None)
             }
             Some(Err(Why::TooLarge { bytes, .. })) if bytes <= terms.value_max => Ok(None),
@@ -308,16 +279,13 @@ impl<T> Queue<T> {
     pub(crate) fn encoding_for_link(&self) -> Option<Encoding<T>> {
         let remote = self.remote.as_ref().filter(|_| self.outlet.is_some())?;
         let bytes_max = KEPT_MAX.min(remote.terms.value_max);
-        let (from, encode, terms) = (From::Source, remote.encode, remote.terms);
-        Some(Encoding { from, encode, terms, bytes_max, bytes: None, link: None, places: None })
+        Some(Encoding { from: From::Source, encode: remote.encode, terms: remote.terms, bytes_max, bytes: None })
     }
 
     /// Takes the bytes of the offer that is being made.
     pub(super) fn take_encoded(&mut self) -> Linked<T> {
-        let Some(remote) = &mut self.remote else { return Linked::NOTHING };
-        let mut linked = Linked::encoded(remote.encoded.take());
-        remote.places.take().into_iter().for_each(|places| linked.make().places = Some(places));
-        linked
+        let encoded = self.remote.as_mut().and_then(|remote| remote.encoded.take());
+        Linked::encoded(encoded)
     }
 
     /// Sends an offer to the home. `true`: the home may have a receiver.
@@ -325,16 +293,10 @@ impl<T> Queue<T> {
         let Some(index) = self.find(ticket) else { return true };
         let stands = self.offers[index].standing == Standing::Waiting && self.acts(self.offers[index].handle);
         let is_open = self.remote.as_ref().is_some_and(|remote| remote.is_open);
-        let has_ended = self.has_ended();
-        let offer = &mut self.offers[index];
-        let places = offer.linked.take_places();
-        if !stands || !is_open || has_ended {
-            if places.is_some() {
-                after.drop_places(places);
-                self.unlink(after);
-            }
+        if !stands || !is_open || self.has_ended() {
             return true;
         }
+        let offer = &mut self.offers[index];
         if let Some((decision, _)) = &offer.choice {
             let choice = decision.id();
             if std::mem::replace(&mut offer.known, Known::Yes) == Known::No {
@@ -342,14 +304,7 @@ impl<T> Queue<T> {
             }
         } else if let Some(value) = offer.linked.take_encoded() {
             offer.standing = Standing::Away(Away::default());
-            let Some(places) = places else {
-                self.say(Word::Offer { ticket, value }, after);
-                return true;
-            };
-            if let Some(remote) = &mut self.remote {
-                remote.has_places = true;
-                after.wakes.add(remote.link.request(ticket, value, places));
-            }
+            self.say(Word::Offer { ticket, value }, after);
         }
         // A firm offer that has come back has no bytes: its owner withdraws it, and offers it anew.
         true
@@ -374,8 +329,7 @@ impl<T> Queue<T> {
             value => value.take(),
         };
         let from = From::Offer(ticket, value?);
-        let bytes_max = terms.value_max;
-        Some(Encoding { from, encode, terms, bytes_max, bytes: None, link: None, places: None })
+        Some(Encoding { from, encode, terms, bytes_max: terms.value_max, bytes: None })
     }
 
     /// Returns the value, with its bytes, to its offer. The caller then opens the choice, and

@@ -137,8 +137,7 @@ impl<T> Queue<T> {
             past.buffered.push(remote.reading(BUFFERED, number, bytes));
         }
         past.reads = remote.reads;
-        let Remote { spent, mut decoded, places, .. } = *remote;
-        after.drop_places(places);
+        let Remote { spent, mut decoded, .. } = *remote;
         decoded.iter_mut().for_each(|reading| after.wakes.add(reading.is_not_taken()));
         after.dropped.extend(spent);
         after.dropped.extend(decoded.and_then(|reading| reading.into_value()).and_then(Result::ok));
