@@ -501,18 +501,12 @@ impl Channels {
                 }
                 wanted = false;
             }
-            let is_whole = first.len() as u64 == total;
-            if let Head::Offer(ticket) = head
-                && wanted
-                && kept
-                && is_whole
-                && !planted!(AckOnArrival)
-            {
+            if wanted && first.len() as u64 == total {
                 // The common case: the channel is not searched for again.
-                let charge = peers.charge(from, channel, total, true, stands)?;
-                if charge.way == Way::Credit {
-                    attached.offered(ticket, head, charge);
-                    peers.hears(channel, from, HomeHears::Offered(ticket, first));
+                let charge = peers.charge(from, channel, total, kept, stands)?;
+                if charge.way == Way::Credit && !planted!(AckOnArrival) {
+                    let unneeded = home.hear_whole(peers, from, channel, Whole { head, bytes: first, charge });
+                    self.give_back(peers, from, channel, unneeded);
                     return Ok(());
                 }
                 return self.value_begins(peers, from, channel, Begun { head, total, wanted, charge }, first);
@@ -530,18 +524,12 @@ impl Channels {
         value: Begun,
         first: Bytes,
     ) -> Result<(), PeerMisbehaved> {
-        let Begun { head, total, wanted, charge } = value;
-        if wanted && first.len() as u64 == total && charge.way == Way::Credit {
-            return self.value_is_whole(peers, from, channel, Whole { head, bytes: first, charge });
-        }
         match peers.begin_value(from, channel, value, first) {
             Arrived::Whole(value) => self.value_is_whole(peers, from, channel, value),
-            Arrived::Unwanted(charge) => {
-                self.give_back(peers, from, channel, charge);
-                Ok(())
-            }
-            Arrived::NotYet | Arrived::Wrong => Ok(()),
+            Arrived::Unwanted(charge) => self.give_back(peers, from, channel, charge),
+            Arrived::NotYet | Arrived::Wrong => {}
         }
+        Ok(())
     }
 
     /// Handles a piece of a value, which may complete it.
@@ -562,82 +550,24 @@ impl Channels {
                 self.buffered_value(peers, channel, from, value);
                 Ok(())
             }
-            Arrived::Whole(value) => self.value_is_whole(peers, from, channel, value),
+            Arrived::Whole(value) => {
+                self.value_is_whole(peers, from, channel, value);
+                Ok(())
+            }
             Arrived::Wrong => Err(PeerMisbehaved::StrayPiece),
         }
     }
 
-    fn value_is_whole(
-        &mut self,
-        peers: &mut impl Peers,
-        from: NodeId,
-        channel: ChannelId,
-        value: Whole,
-    ) -> Result<(), PeerMisbehaved> {
-        let Whole { head, bytes: value, charge } = value;
-        let attached = self.homes.get_mut(&channel).and_then(|home| {
-            let over = home.rare.ended.is_some() && head != Head::Sent;
-            let Home { attached, phase, buffered, rare, .. } = &mut **home;
-            let attached = if over { None } else { attached.get_mut(&from) };
-            attached.map(|attached| (attached, phase.has_said_so(), buffered, rare.ended.is_some()))
-        });
-        let Some((attached, has_said_so, buffered, has_ended)) = attached else {
-            self.give_back(peers, from, channel, charge);
-            return Ok(());
-        };
-        if has_said_so {
-            // Open offers are made again at the new home, and sent values go there.
-            match head {
-                Head::Offer(ticket) | Head::Unread(ticket) => attached.open.insert(ticket, Standing::Firm),
-                Head::Grant(..) | Head::GrantUnread(..) => {}
-                Head::Sent => peers.hears(channel, from, HomeHears::Sent(value)),
-            }
-            self.give_back(peers, from, channel, charge);
-            return Ok(());
+    fn value_is_whole(&mut self, peers: &mut impl Peers, from: NodeId, channel: ChannelId, value: Whole) {
+        let (head, charge) = (value.head, value.charge);
+        let home = self.homes.get_mut(&channel);
+        let unneeded = home.map_or(charge, |home| home.hear_whole(peers, from, channel, value));
+        self.give_back(peers, from, channel, unneeded);
+        if planted!(AckOnArrival)
+            && let Head::Offer(ticket) = head
+        {
+            self.taken(peers, channel, from, ticket);
         }
-        match head {
-            Head::Offer(ticket) => {
-                attached.offered(ticket, head, charge);
-                peers.hears(channel, from, HomeHears::Offered(ticket, value));
-                if planted!(AckOnArrival) {
-                    self.taken(peers, channel, from, ticket);
-                }
-            }
-            Head::Unread(ticket) => {
-                attached.offered(ticket, head, charge);
-                peers.hears(channel, from, HomeHears::OfferedUnread(ticket, value));
-            }
-            Head::Grant(ticket, request) | Head::GrantUnread(ticket, request) => match attached.open.get_mut(&ticket) {
-                Some(standing)
-                    if *standing == Standing::Asked(request)
-                        || (planted!(GrantUnnumbered) && matches!(standing, Standing::Asked(_))) =>
-                {
-                    *standing = Standing::Reserved(request, None);
-                    attached.charges.add(ticket, head.kind(), charge);
-                    let heard = match head {
-                        Head::GrantUnread(..) => HomeHears::GrantedUnread(ticket, request, value),
-                        _ => HomeHears::Granted(ticket, request, value),
-                    };
-                    peers.hears(channel, from, heard);
-                }
-                // The reservation has been aborted meanwhile: return the value.
-                Some(_) => {
-                    self.give_back(peers, from, channel, charge);
-                    peers.tell(from, channel, FromHome::Abort(ticket, request));
-                }
-                None => self.give_back(peers, from, channel, charge),
-            },
-            Head::Sent => {
-                // After the channel has ended its driver drops such values.
-                if has_ended {
-                    self.give_back(peers, from, channel, charge);
-                } else {
-                    buffered.add(peers.contact(from), charge);
-                }
-                peers.hears(channel, from, HomeHears::Sent(value));
-            }
-        }
-        Ok(())
     }
 
     /// A planted bug: a connection has resumed, and its credits are granted once more.
@@ -668,5 +598,64 @@ impl Channels {
             self.forget_home_if_over(peers, channel);
             self.empty_if_quiet(peers, channel);
         }
+    }
+}
+
+impl Home {
+    /// Handles a whole value of that node. Returns the charge for it, if the value is not kept.
+    fn hear_whole(&mut self, peers: &mut impl Peers, from: NodeId, channel: ChannelId, value: Whole) -> Charge {
+        let Whole { head, bytes: value, charge } = value;
+        let has_ended = self.rare.ended.is_some();
+        let attached = self.attached.get_mut(&from).filter(|_| !has_ended || head == Head::Sent);
+        let Some(attached) = attached else { return charge };
+        if self.phase.has_said_so() {
+            // Open offers are made again at the new home, and sent values go there.
+            match head {
+                Head::Offer(ticket) | Head::Unread(ticket) => attached.open.insert(ticket, Standing::Firm),
+                Head::Grant(..) | Head::GrantUnread(..) => {}
+                Head::Sent => peers.hears(channel, from, HomeHears::Sent(value)),
+            }
+            return charge;
+        }
+        match head {
+            Head::Offer(ticket) => {
+                attached.offered(ticket, head, charge);
+                peers.hears(channel, from, HomeHears::Offered(ticket, value));
+            }
+            Head::Unread(ticket) => {
+                attached.offered(ticket, head, charge);
+                peers.hears(channel, from, HomeHears::OfferedUnread(ticket, value));
+            }
+            Head::Grant(ticket, request) | Head::GrantUnread(ticket, request) => match attached.open.get_mut(&ticket) {
+                Some(standing)
+                    if *standing == Standing::Asked(request)
+                        || (planted!(GrantUnnumbered) && matches!(standing, Standing::Asked(_))) =>
+                {
+                    *standing = Standing::Reserved(request, None);
+                    attached.charges.add(ticket, head.kind(), charge);
+                    let heard = match head {
+                        Head::GrantUnread(..) => HomeHears::GrantedUnread(ticket, request, value),
+                        _ => HomeHears::Granted(ticket, request, value),
+                    };
+                    peers.hears(channel, from, heard);
+                }
+                // The reservation has been aborted meanwhile: return the value.
+                Some(_) => {
+                    peers.tell(from, channel, FromHome::Abort(ticket, request));
+                    return charge;
+                }
+                None => return charge,
+            },
+            Head::Sent if has_ended => {
+                // Its driver drops such values.
+                peers.hears(channel, from, HomeHears::Sent(value));
+                return charge;
+            }
+            Head::Sent => {
+                self.buffered.add(peers.contact(from), charge);
+                peers.hears(channel, from, HomeHears::Sent(value));
+            }
+        }
+        Charge::NONE
     }
 }

@@ -94,18 +94,13 @@ impl Stall {
         (self.known, self.unknown) = (Duration::ZERO, Duration::ZERO);
     }
 
-    /// Another socket carries the connection, over which the admission is sent again.
-    pub(crate) fn resumes(&mut self) {
-        self.unknown = Duration::ZERO;
-    }
-
     /// A frame has arrived this long after the one before it. The other side has acknowledged `acked` frames.
     pub(crate) fn passes(&mut self, time: Duration, acked: u64) {
         *if acked >= self.admitted_by { &mut self.known } else { &mut self.unknown } += time;
     }
 
     /// Whether the other side has had the time to send something. If it has not received the admission it
-    /// finds its socket silent.
+    /// finds its socket silent, and it has the grace to acknowledge something over others.
     pub(crate) fn is_long(&self, config: &Config) -> bool {
         self.known >= config.grace || self.unknown >= config.grace + config.silence
     }

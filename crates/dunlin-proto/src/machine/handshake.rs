@@ -701,7 +701,6 @@ impl Machine {
         connection.heard = now;
         connection.carried_at = now;
         connection.resuming = state == State::Resumed;
-        connection.inbox.stall.resumes();
         if matches!(before, Carried::By(_)) {
             connection.lose(now);
         }

@@ -74,7 +74,7 @@ impl Endpoint {
         }
     }
 
-    /// Admits the value that this node has announced under this number.
+    /// Admits the value that the other node has announced under this number.
     pub(super) fn say_admitted(&mut self, node: NodeId, number: u64) {
         self.say_memory(node, Memory::Admit(number));
         if let Some(Connection { inbox, outbox, .. }) = self.connections.get_mut(node) {
