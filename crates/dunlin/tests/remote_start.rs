@@ -1,10 +1,14 @@
 //! Functions that are started at another node.
 #![cfg(all(feature = "net", feature = "macros"))]
 
+#[path = "support/starts.rs"]
+mod starts;
+
 use dunlin::node::NameError;
 use dunlin::prelude::*;
-use dunlin::{Portable, RemoteFunction, StartError, StartFailure, exit, monitor};
+use dunlin::{RemoteFunction, StartError, StartFailure, exit, monitor};
 use serde::{Deserialize, Serialize};
+use starts::{Answer, Refusal, Start, Starts, name_of};
 
 /// Nodes of one application.
 async fn nodes<const N: usize>(test: &str) -> [Node; N] {
@@ -155,59 +159,25 @@ async fn no_more_processes_run_than_the_offer_allows() {
     assert_eq!(started.recv().await.unwrap(), third.pid());
 }
 
-/// The requests of the protocol, as a node may write them that does not ask first.
-mod rude {
-    use super::*;
-
-    #[derive(Serialize, Deserialize)]
-    #[serde(bound = "A: Portable, R: Portable")]
-    pub(super) struct Start<A, R> {
-        pub(super) arguments: A,
-        pub(super) output: Sender<R>,
-    }
-
-    #[derive(Serialize, Deserialize)]
-    pub(super) enum Refusal {
-        NotOffered,
-        NotAllowed,
-        Full(u64),
-    }
-
-    #[derive(Serialize, Deserialize)]
-    #[serde(bound = "S: Portable")]
-    pub(super) enum Answer<S> {
-        Started(Pid, Address<()>),
-        Refused(Refusal, S),
-    }
-
-    pub(super) type Starts<A, R> = Call<Start<A, R>, Answer<Start<A, R>>>;
-}
-
-fn rude_name<F: RemoteFunction>(offer: &str) -> String {
-    format!("{offer}:{}", F::NAME)
-}
-
 #[dunlin::test]
 async fn node_that_does_not_ask_is_refused_all_the_same() {
     let [here, there] = nodes("rude").await;
     let me = here.me();
     let _others = there.offer("others").function::<half>().allow(move |peer| peer != me).await.unwrap();
     let _full = there.offer("full").function::<half>().processes_max(1).await.unwrap();
-    let mut client =
-        here.client::<rude::Starts<(u32,), Result<u32, String>>>(&rude_name::<half>("others")).await.unwrap();
+    let mut client = here.client::<Starts<half>>(&name_of::<half>("others")).await.unwrap();
     let (output, _rx) = channel();
-    let answer = client.call(rude::Start { arguments: (7,), output }).await.unwrap();
-    let rude::Answer::Refused(rude::Refusal::NotAllowed, start) = answer else { panic!("it was not refused") };
+    let answer = client.call(Start { arguments: (7,), output }).await.unwrap();
+    let Answer::Refused(Refusal::NotAllowed, start) = answer else { panic!("it was not refused") };
     assert_eq!(start.arguments, (7,));
-    let mut client =
-        here.client::<rude::Starts<(u32,), Result<u32, String>>>(&rude_name::<half>("full")).await.unwrap();
+    let mut client = here.client::<Starts<half>>(&name_of::<half>("full")).await.unwrap();
     let (output, _rx) = channel();
     // It never confirms, and this process waits.
-    let answer = client.call(rude::Start { arguments: (7,), output }).await.unwrap();
-    let rude::Answer::Started(pid, _address) = answer else { panic!("it was refused") };
+    let answer = client.call(Start { arguments: (7,), output }).await.unwrap();
+    let Answer::Started(pid, _address) = answer else { panic!("it was refused") };
     let (output, _rx) = channel();
-    let answer = client.call(rude::Start { arguments: (7,), output }).await.unwrap();
-    assert!(matches!(answer, rude::Answer::Refused(rude::Refusal::Full(1), _)));
+    let answer = client.call(Start { arguments: (7,), output }).await.unwrap();
+    assert!(matches!(answer, Answer::Refused(Refusal::Full(1), _)));
     let down = monitor(pid);
     pid.kill();
     assert_eq!(down.await.reason, ExitReason::Killed);

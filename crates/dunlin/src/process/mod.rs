@@ -12,13 +12,11 @@
 //! In the folder: `signal.rs` is the pure state machine of a process's links, monitors and exits; `core.rs`
 //! gives each process that needs it one under a lock, and explains how signals travel; `set.rs` is a small
 //! map; `watch.rs` is what learns of an end. `far/` reaches processes of other nodes,
-//! and `elsewhere/` starts some there. `spawn.rs` polls a
+//! and `remote/` starts some there. `spawn.rs` polls a
 //! body, and ends it. `mailbox/` has the queue (`queue.rs`), the address and the receives.
 
 mod core;
 mod down;
-#[cfg(feature = "net")]
-mod elsewhere;
 mod exit;
 #[cfg(feature = "net")]
 mod far;
@@ -27,6 +25,8 @@ mod mailbox;
 mod monitor;
 mod payload;
 mod pid;
+#[cfg(feature = "net")]
+mod remote;
 pub mod server;
 mod set;
 mod signal;
@@ -35,10 +35,6 @@ pub mod supervisor;
 mod watch;
 
 pub use down::{Down, MonitorId};
-#[cfg(feature = "net")]
-pub use elsewhere::{
-    FunctionOffer, Offering, RemoteCall, RemoteFunction, RemoteProcess, SpawnOn, StartError, StartFailure,
-};
 pub use exit::{Exit, ExitReason, Outcome};
 #[cfg(feature = "net")]
 pub use link::exit_with_portable;
@@ -50,5 +46,9 @@ pub use monitor::{Monitor, MonitorInto, monitor, monitor_into};
 #[cfg(feature = "net")]
 pub use payload::PayloadError;
 pub use pid::Pid;
+#[cfg(feature = "net")]
+pub use remote::{
+    FunctionOffer, Offering, RemoteCall, RemoteFunction, RemoteProcess, SpawnOn, StartError, StartFailure,
+};
 pub(crate) use spawn::{NotStarted, start};
 pub use spawn::{Process, spawn, spawn_named};

@@ -7,6 +7,8 @@ mod ends;
 mod random;
 #[path = "../support/scopes.rs"]
 mod scope_support;
+#[path = "../support/starts.rs"]
+mod starts;
 #[allow(dead_code, reason = "simulated tests use only a part of what tests of nodes share")]
 #[path = "../support/nodes.rs"]
 mod support;

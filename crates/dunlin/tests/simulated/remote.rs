@@ -6,7 +6,8 @@ use dunlin::prelude::*;
 use dunlin::sim::Sim;
 use dunlin::supervisor::Child;
 use dunlin::{Address, StartError, mailbox, monitor};
-use serde::{Deserialize, Serialize};
+
+use crate::starts::{Answer, Start, Starts, name_of};
 
 /// How many seeds each test has.
 const SEEDS: u64 = 100;
@@ -143,31 +144,6 @@ impl Lack {
     }
 }
 
-mod by_hand {
-    //! The protocol of a start.
-
-    use super::*;
-
-    #[derive(Serialize, Deserialize)]
-    pub(super) struct Start {
-        pub(super) arguments: (u32, Address<u32>),
-        pub(super) output: Sender<u32>,
-    }
-
-    #[derive(Serialize, Deserialize)]
-    pub(super) enum Refusal {
-        NotOffered,
-        NotAllowed,
-        Full(u64),
-    }
-
-    #[derive(Serialize, Deserialize)]
-    pub(super) enum Answer {
-        Started(Pid, Address<()>),
-        Refused(Refusal, Start),
-    }
-}
-
 /// A process that is not confirmed does not run its function, and ends after a minute.
 #[test]
 fn start_without_a_confirmation_runs_nothing() {
@@ -175,13 +151,12 @@ fn start_without_a_confirmation_runs_nothing() {
     let result = sim.run(async {
         let (here, there) = (Node::join("remote").await?, Node::join("remote").await?);
         let _offer = there.offer("worker").function::<run>().await?;
-        let name = format!("worker:{}", <run as dunlin::RemoteFunction>::NAME);
-        let mut client = here.client::<Call<by_hand::Start, by_hand::Answer>>(&name).await?;
+        let mut client = here.client::<Starts<run>>(&name_of::<run>("worker")).await?;
         let (address, mut log) = mailbox::<u32>();
         for is_confirmed in [false, true] {
             let (output, mut outputs) = channel_with(fifo(1));
-            let start = by_hand::Start { arguments: (7, address.clone()), output };
-            let by_hand::Answer::Started(pid, confirm) = client.call(start).await? else { panic!("it was refused") };
+            let start = Start { arguments: (7, address.clone()), output };
+            let Answer::Started(pid, confirm) = client.call(start).await? else { panic!("it was refused") };
             let began = sim.now();
             let down = monitor(pid);
             if is_confirmed {
