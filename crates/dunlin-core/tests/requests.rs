@@ -18,7 +18,7 @@ use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet, CarriedEnd, EndKind, Inbo
 use dunlin_core::remote::{Link, ReadPlaces, Request, SentPlaces, Word};
 use dunlin_core::{Choice, Receiver, Reply, SendError, Why, channel};
 use dunlin_core::{fifo, rendezvous};
-use halves::{receiving, sending};
+use halves::{Hears, receiving, sending};
 use polls::{cx, poll, ready};
 use serde::{Deserialize, Deserializer, Serialize};
 

@@ -18,7 +18,7 @@ use dunlin_core::agent::{Event, FromReceiver, Inlet, Outlet, Reserved};
 use dunlin_core::carrier::{AnyInlet, AnyOutlet, Returned, Value};
 use dunlin_core::remote::{Link, Word};
 use dunlin_core::{Choice, Why, channel, channel_with, drop_newest, fifo, overwrite_oldest, rendezvous};
-use halves::{TERMS, receiving, sending};
+use halves::{Hears, TERMS, receiving, sending};
 use polls::{cx, poll, ready};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use way::Way;

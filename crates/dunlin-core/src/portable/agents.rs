@@ -21,6 +21,8 @@ use crate::channel::queue::encoded::Remote;
 use crate::channel::queue::standby::{Open, Returned};
 use crate::channel::receiver::Receiver;
 #[cfg(feature = "link")]
+use crate::channel::state::Chan;
+#[cfg(feature = "link")]
 use crate::channel::words::{Link, Terms, Word};
 use crate::error::{MessageId, Reason, RecvError, Why};
 use crate::handle::Handle;
@@ -413,13 +415,10 @@ impl AnyOutlet {
         self.agent.take_over()
     }
 
-    /// Handles a word of the receiver's half.
-    ///
-    /// # Errors
-    /// The word, if the agent does not stand by.
+    /// The sink of the words of the receiver's half, for while the agent stands by. `None`: it never does.
     #[cfg(feature = "link")]
-    pub fn hear(&self, word: Word) -> Result<(), Word> {
-        self.agent.hear(word)
+    pub fn word_sink(&self) -> Option<Arc<dyn WordSink>> {
+        self.agent.word_sink()
     }
 
     /// [`Outlet::retire`].
@@ -495,13 +494,10 @@ impl AnyInlet {
         self.agent.take_returned()
     }
 
-    /// Handles a word of the sender's half.
-    ///
-    /// # Errors
-    /// The word, if the agent does not stand by.
+    /// The sink of the words of the sender's half, for while the agent stands by. `None`: it never does.
     #[cfg(feature = "link")]
-    pub fn hear(&self, word: Word) -> Result<(), Word> {
-        self.agent.hear(word)
+    pub fn word_sink(&self) -> Option<Arc<dyn WordSink>> {
+        self.agent.word_sink()
     }
 
     /// [`Inlet::lend_at_most`].
@@ -656,6 +652,44 @@ impl fmt::Debug for AnyInlet {
 /// The future that [`AnyOutlet::join`] returns: it ends when both halves have.
 pub type Joining = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// Takes the words that arrive for a half whose agent stands by. Any thread may call it, where nothing is
+/// locked. No user code runs in a call, except drops of values that a send has left behind.
+#[cfg(feature = "link")]
+pub trait WordSink: Send + Sync {
+    /// Handles a word of the other half.
+    ///
+    /// # Errors
+    /// The word, if the agent does not stand by.
+    fn hear(&self, word: Word) -> Result<(), Word>;
+
+    /// [`Inlet::ask_awaited`]. Does nothing at a sender's half.
+    fn ask_awaited(&self) {}
+}
+
+#[cfg(feature = "link")]
+struct OfSender<T>(Arc<Chan<T>>);
+
+#[cfg(feature = "link")]
+impl<T: Portable> WordSink for OfSender<T> {
+    fn hear(&self, word: Word) -> Result<(), Word> {
+        self.0.hear_from_home(word)
+    }
+}
+
+#[cfg(feature = "link")]
+struct OfReceiver<T>(Arc<Chan<T>>);
+
+#[cfg(feature = "link")]
+impl<T: Portable> WordSink for OfReceiver<T> {
+    fn hear(&self, word: Word) -> Result<(), Word> {
+        self.0.hear_from_sender(word)
+    }
+
+    fn ask_awaited(&self) {
+        self.0.with_queue(|queue, _, after| queue.ask_awaited(Handle::END, after));
+    }
+}
+
 trait DynOutlet: Send {
     fn shape(&self) -> Shape;
     /// 0 for an agent that sends nothing on credits.
@@ -689,8 +723,8 @@ trait DynOutlet: Send {
         Some(Open { offers: Vec::new(), requests: Vec::new() })
     }
     #[cfg(feature = "link")]
-    fn hear(&self, word: Word) -> Result<(), Word> {
-        Err(word)
+    fn word_sink(&self) -> Option<Arc<dyn WordSink>> {
+        None
     }
     fn take_buffered(&self) -> Vec<Value>;
     fn channel(&self) -> ChannelId;
@@ -826,8 +860,8 @@ impl<T: Portable> DynOutlet for Outlet<T> {
     }
 
     #[cfg(feature = "link")]
-    fn hear(&self, word: Word) -> Result<(), Word> {
-        self.chan().hear_from_home(word)
+    fn word_sink(&self) -> Option<Arc<dyn WordSink>> {
+        Some(Arc::new(OfSender(self.chan().clone())))
     }
 
     fn take_buffered(&self) -> Vec<Value> {
@@ -1020,7 +1054,7 @@ trait DynInlet: Send {
     #[cfg(feature = "link")]
     fn take_returned(&self) -> Option<Vec<Returned>>;
     #[cfg(feature = "link")]
-    fn hear(&self, word: Word) -> Result<(), Word>;
+    fn word_sink(&self) -> Option<Arc<dyn WordSink>>;
     fn lend_at_most(&self, places: u32);
     fn restore(&self, value: Value);
     fn push(&self, value: Value) -> Result<usize, Value>;
@@ -1121,8 +1155,8 @@ impl<T: Portable> DynInlet for Inlet<T> {
     }
 
     #[cfg(feature = "link")]
-    fn hear(&self, word: Word) -> Result<(), Word> {
-        if self.is_lone() { Err(word) } else { self.chan().hear_from_sender(word) }
+    fn word_sink(&self) -> Option<Arc<dyn WordSink>> {
+        if self.is_lone() { None } else { Some(Arc::new(OfReceiver(self.chan().clone()))) }
     }
 
     fn restore(&self, value: Value) {

@@ -85,6 +85,8 @@ use std::thread::LocalKey;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 
+#[cfg(feature = "link")]
+pub use super::agents::WordSink;
 pub use super::agents::{Agent, AnyInlet, AnyOutlet, Chore, Joining, Several, Shape, Value};
 pub use super::codec::{DEPTH_MAX, Failure, Format, Sink, Write, read_value};
 #[cfg(feature = "link")]

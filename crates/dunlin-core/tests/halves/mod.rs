@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dunlin_core::agent::{Inlet, Outlet};
 use dunlin_core::carrier::{AnyInlet, AnyOutlet, Format};
-use dunlin_core::remote::{Link, Terms};
+use dunlin_core::remote::{Link, Terms, Word};
 use dunlin_core::{Policy, Portable, Receiver, Sender, channel, channel_with};
 
 pub(crate) const TERMS: Terms = Terms { format: Format::Cbor, value_max: 1 << 20, is_message: true };
@@ -24,4 +24,21 @@ pub(crate) fn receiving<T: Portable, L: Link + Default + 'static>(
     inlet.credits();
     assert!(inlet.link(TERMS, link.clone()), "nothing is open");
     (rx, inlet, link)
+}
+
+/// An agent that hears a word, if it stands by.
+pub(crate) trait Hears {
+    fn hear(&self, word: Word) -> Result<(), Word>;
+}
+
+impl Hears for AnyOutlet {
+    fn hear(&self, word: Word) -> Result<(), Word> {
+        self.word_sink().expect("it can stand by").hear(word)
+    }
+}
+
+impl Hears for AnyInlet {
+    fn hear(&self, word: Word) -> Result<(), Word> {
+        self.word_sink().expect("it can stand by").hear(word)
+    }
 }

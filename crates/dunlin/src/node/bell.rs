@@ -100,13 +100,6 @@ impl Bell {
         self.waiting.load(Ordering::Acquire)
     }
 
-    /// Takes out those for which `take` returns true.
-    pub(super) fn take_if(&self, mut take: impl FnMut(Half) -> bool) {
-        let mut stirred = lock(&self.stirred);
-        stirred.retain(|half| !take(*half));
-        self.waiting.store(stirred.len(), Ordering::Release);
-    }
-
     /// The next of them.
     pub(super) fn next(&self) -> Option<Half> {
         let mut stirred = lock(&self.stirred);

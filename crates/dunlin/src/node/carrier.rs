@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 
 use super::bell::Bell;
 use super::state::{Driver, Locked};
-use super::work::QuickJob;
+use super::work::Arrivals;
 use crate::net::Socket;
 use crate::world::{self, Timer};
 
@@ -95,8 +95,8 @@ pub(super) struct Carrier {
     ended: bool,
     /// The work on channels is done: its output is to be written.
     worked: bool,
-    /// Works to be done, or done.
-    quick: Vec<QuickJob>,
+    /// What is to be passed on next.
+    arrivals: Arrivals,
     /// There may be more to read than was read at once.
     unread: bool,
     /// Since the last turn an end here was told something, ...
@@ -110,7 +110,7 @@ pub(super) struct Carrier {
     /// Large values wait for what the ends that were told something may send.
     waits: bool,
     /// How often something has arrived.
-    arrivals: u32,
+    reads: u32,
     /// Much of what arrived carries nothing: less is read ...
     chatters: bool,
     /// ... and nothing before this time.
@@ -142,14 +142,14 @@ impl Carrier {
             parting: false,
             ended: false,
             worked: false,
-            quick: Vec::new(),
+            arrivals: Arrivals::default(),
             unread: false,
             told: false,
             told_receiver: false,
             carried: 0,
             turn_until: None,
             waits: false,
-            arrivals: 0,
+            reads: 0,
             chatters: false,
             pause: None,
             linger: None,
@@ -180,12 +180,9 @@ impl Carrier {
             if news {
                 let driver = self.driver.clone();
                 driver.speak(|locked| {
-                    if !self.quick.is_empty() {
-                        driver.end_quick(locked.state, &mut self.quick);
-                        // Whatever has called the machine meanwhile has rung.
-                        if self.bell.has_news() || !locked.state.garbage.is_empty() {
-                            driver.act(locked.state, locked.now);
-                        }
+                    // Whatever has called the machine meanwhile has rung.
+                    if self.bell.has_news() || !locked.state.garbage.is_empty() {
+                        driver.act(locked.state, locked.now);
                     }
                     self.fill(locked, false);
                 });
@@ -231,14 +228,14 @@ impl Carrier {
         }
     }
 
-    /// The quick works to be done.
-    pub(super) fn quick_jobs(&mut self) -> Vec<QuickJob> {
-        std::mem::take(&mut self.quick)
+    /// Takes what is to be passed on next.
+    pub(super) fn take_arrivals(&mut self) -> Arrivals {
+        std::mem::take(&mut self.arrivals)
     }
 
-    /// Takes the works back, which have run.
-    pub(super) fn have_run(&mut self, jobs: Vec<QuickJob>) {
-        self.quick = jobs;
+    /// Takes it back: it has been passed on, and its memory is for what arrives next.
+    pub(super) fn keep(&mut self, arrivals: Arrivals) {
+        self.arrivals = arrivals;
     }
 
     fn turn_is_over(&mut self) {
@@ -271,6 +268,7 @@ impl Carrier {
         driver.speak(|locked| {
             self.turn_until.get_or_insert(locked.now + TURN_TIME);
             let steps = locked.state.machine.steps();
+            self.arrivals.begin(locked.state);
             if is_read {
                 let goes_on = arrived < self.missing;
                 self.missing = locked.state.machine.received_in(locked.now, self.id, &mut self.buffer);
@@ -281,14 +279,11 @@ impl Carrier {
                 self.told_receiver |= locked.state.machine.tells_receivers();
                 self.meet(arrived, locked);
             }
-            driver.act_beside(locked.state, locked.now, Some(&mut self.quick));
+            driver.act_beside(locked.state, locked.now, Some(&mut self.arrivals));
             if locked.state.machine.steps() != steps {
                 self.rest(locked);
             }
-            if self.bell.stirred() > 0 {
-                driver.begin_quick(locked.state, &self.bell, &mut self.quick);
-            }
-            let work = !self.quick.is_empty() || self.bell.stirred() > 0;
+            let work = !self.arrivals.is_empty() || self.bell.stirred() > 0;
             if !work {
                 self.fill(locked, true);
             }
@@ -325,8 +320,8 @@ impl Carrier {
     /// Pauses reading if too much of what arrives carries nothing. The machine is asked about large arrivals,
     /// and about each [`CHATTER_EACH`]th of the small ones.
     fn rest_from_chatter(&mut self, arrived: usize, locked: &Locked<'_>) {
-        self.arrivals = self.arrivals.wrapping_add(1);
-        if arrived >= READ_CHATTER || self.chatters || self.arrivals.is_multiple_of(CHATTER_EACH) {
+        self.reads = self.reads.wrapping_add(1);
+        if arrived >= READ_CHATTER || self.chatters || self.reads.is_multiple_of(CHATTER_EACH) {
             self.rest(locked);
         }
     }

@@ -38,7 +38,7 @@ use super::state::{Delivery, Driver, Entry, Errand, Guarded, Locked, Mailboxes, 
 use super::trim::{Trim, trim};
 use super::unsaid::{Abandoned, Losses};
 use super::watch::{Serves, Watch};
-use super::work::{QuickJob, discard};
+use super::work::{Arrivals, discard};
 use crate::config::{BUFFERED_MAX, STRAIGHT_MIN};
 use crate::lock::lock;
 use crate::net::{self, Networks, Socket, Source};
@@ -91,6 +91,7 @@ impl Driver {
                     late: IdMap::new(),
                     sockets: IdMap::new(),
                     next_socket: 0,
+                    batches: 0,
                     trim: Trim::default(),
                     mailboxes: Mailboxes::default(),
                     signals: Signals::default(),
@@ -144,8 +145,8 @@ impl Driver {
         self.act_beside(state, now, None);
     }
 
-    /// The same. `quick`: works that run next; the quick ones of these actions are added to them.
-    pub(super) fn act_beside(self: &Arc<Self>, state: &mut State, now: Time, mut quick: Option<&mut Vec<QuickJob>>) {
+    /// The same. `arrivals`: what is passed on next; what needs no bridge is added to it.
+    pub(super) fn act_beside(self: &Arc<Self>, state: &mut State, now: Time, mut arrivals: Option<&mut Arrivals>) {
         loop {
             if self.has_errands.load(Ordering::Acquire) {
                 for errand in self.take_errands() {
@@ -153,7 +154,7 @@ impl Driver {
                 }
             }
             let Some(action) = state.machine.poll() else { break };
-            self.do_action(state, now, action, quick.as_deref_mut());
+            self.do_action(state, now, action, arrivals.as_deref_mut());
         }
         if !state.flushes.is_empty() {
             state.look_after_flushes();
@@ -179,7 +180,7 @@ impl Driver {
         }
     }
 
-    fn do_action(self: &Arc<Self>, state: &mut State, now: Time, action: Action, quick: Option<&mut Vec<QuickJob>>) {
+    fn do_action(self: &Arc<Self>, state: &mut State, now: Time, action: Action, arrivals: Option<&mut Arrivals>) {
         match action {
             Action::Dial(id, address) => {
                 state.dials.push((id, address));
@@ -218,20 +219,22 @@ impl Driver {
                     ConnectionState::Lost(_) => state.tell_lost(node),
                     ConnectionState::Down(why) => {
                         let woken = state.mailboxes.lost(node, why);
-                        self.deliver(woken.into_iter().map(Delivery::Woken), state, quick);
+                        self.deliver(woken.into_iter().map(Delivery::Woken), state, arrivals);
                     }
                     _ => {}
                 }
                 self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Connection(node, how)));
             }
             Action::Names(from, said) => self.with_hub(state, now, |hub, cx| hub.hear(cx, Heard::Names(from, *said))),
-            Action::Replied(channel, replied) => self.deliver(self.replied(state, now, channel, replied), state, quick),
-            Action::Unwanted(channel) => self.deliver(self.unwanted(state, channel), state, quick),
+            Action::Replied(channel, replied) => {
+                self.deliver(self.replied(state, now, channel, replied), state, arrivals)
+            }
+            Action::Unwanted(channel) => self.deliver(self.unwanted(state, channel), state, arrivals),
             Action::Read(from, channel, read) => {
                 message::serve(from, channel, read, &mut Locked { driver: self, state, now });
             }
-            Action::Post(heard) => self.deliver(self.hear_post(state, heard), state, quick),
-            Action::Signal(heard) => self.deliver(self.hear_signal(state, now, *heard), state, quick),
+            Action::Post(heard) => self.deliver(self.hear_post(state, heard), state, arrivals),
+            Action::Signal(heard) => self.deliver(self.hear_signal(state, now, *heard), state, arrivals),
             Action::Unrelayed(node) => {
                 let source = state.machine.source_of(node);
                 self.with_hub(state, now, |hub, _| hub.refuse_relay(node, source));
@@ -268,7 +271,7 @@ impl Driver {
                     state.machine.drained(channel, 1, bytes.len() as u64);
                     return message::drop_ends(bytes, from, encoding, &mut Locked { driver: self, state, now });
                 }
-                state.tell_beside((channel, Which::Receiver), Told::Home(from, heard), quick);
+                state.tell_beside((channel, Which::Receiver), Told::Home(from, heard), arrivals);
                 state.has_settled(channel);
             }
             Action::Proxy(channel, heard) => {
@@ -284,7 +287,7 @@ impl Driver {
                 if let ProxyHears::Home(home, ..) | ProxyHears::Moved(home, _) = heard {
                     state.meets((channel, Which::Sender), home);
                 }
-                state.tell_beside((channel, Which::Sender), Told::Proxy(heard), quick);
+                state.tell_beside((channel, Which::Sender), Told::Proxy(heard), arrivals);
                 state.has_settled(channel);
             }
         }

@@ -15,7 +15,7 @@ use super::bell::Bell;
 use super::carrier::{Carrier, Step};
 use super::state::Driver;
 use super::watch::{HELD_UP, Serves};
-use super::work::{LONG, QuickJob};
+use super::work::LONG;
 use crate::lock::lock;
 use crate::world;
 
@@ -66,9 +66,9 @@ impl Post {
             let since = self.driver.lately();
             self.since.store(since.0.max(1), Ordering::Release);
             let timed = desk.timed > 0;
-            let mut quick = desk.carrier.quick_jobs();
+            let mut arrivals = desk.carrier.take_arrivals();
             drop(desk);
-            quick.iter_mut().for_each(QuickJob::run);
+            arrivals.pass_on(&self.driver);
             let mut took = Duration::ZERO;
             if self.bell.stirred() > 0 {
                 self.driver.watch.work_begins(&self.driver.bell);
@@ -78,11 +78,9 @@ impl Post {
             let mut desk = lock(&self.desk);
             if desk.shift != shift {
                 // Another task serves the socket.
-                drop(desk);
-                self.driver.with(|state, _| self.driver.end_quick(state, &mut quick));
                 return Poll::Ready(());
             }
-            desk.carrier.have_run(quick);
+            desk.carrier.keep(arrivals);
             desk.timed = if took >= LONG { TIMED } else { desk.timed.saturating_sub(1) };
         }
     }

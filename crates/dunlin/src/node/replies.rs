@@ -29,7 +29,7 @@ use super::state::{
     Awaited, Caller, Delivery, Driver, Errand, Held, Locked, NewReceiver, NewReceiverKind, NewSender, NewSenderKind,
     Replies, ReplySlot, State, Told,
 };
-use super::work::{QuickJob, discard};
+use super::work::{Arrivals, discard};
 use crate::lock::lock;
 
 impl Delivery {
@@ -347,15 +347,15 @@ impl Driver {
         state.release(channel).map(Delivery::Unwanted)
     }
 
-    /// Delivers with the works that run next, or as soon as nothing is locked.
+    /// Delivers with what is passed on next, or as soon as nothing is locked.
     pub(super) fn deliver(
         &self,
         deliveries: impl IntoIterator<Item = Delivery>,
         state: &mut State,
-        quick: Option<&mut Vec<QuickJob>>,
+        arrivals: Option<&mut Arrivals>,
     ) {
-        match quick {
-            Some(jobs) => jobs.extend(deliveries.into_iter().map(QuickJob::deliver)),
+        match arrivals {
+            Some(arrivals) => arrivals.deliver(deliveries),
             None => state.due.extend(deliveries),
         }
     }

@@ -70,6 +70,8 @@ pub(crate) struct State {
     pub(super) late: IdMap<ChannelId, Encoding>,
     pub(super) sockets: IdMap<SocketId, Entry>,
     pub(super) next_socket: u64,
+    /// How many batches of words have arrived over sockets.
+    pub(super) batches: u64,
     pub(super) trim: Trim,
     pub(super) mailboxes: Mailboxes,
     pub(super) signals: Signals,
@@ -370,10 +372,8 @@ pub(crate) struct Stretched {
     pub(super) again: bool,
     /// How many of its next works run on a thread of their own.
     pub(super) wary: u32,
-    /// Its next work is not a [quick](super::work::QuickJob) one.
-    pub(super) is_slow: bool,
-    /// The index of its last quick work among those that were begun with it.
-    pub(super) quick: usize,
+    /// Its agent stands by: words for it need not go through the bridge.
+    pub(super) linked: Option<Arc<dyn Linked>>,
     pub(super) expected: bool,
 }
 
@@ -411,21 +411,12 @@ pub(crate) trait Bridge: Send {
     fn late_values(&self) -> Option<Encoding> {
         None
     }
-    /// Whether its agent stands by, so that it does little and runs no code of users.
-    fn is_quick(&self) -> bool {
-        false
+    /// The half, if its agent stands by.
+    fn linked(&self) -> Option<Arc<dyn Linked>> {
+        None
     }
     /// The agent resumes, if it stands by.
     fn unlink(&mut self, _: &Says<'_>) {}
-    /// # Errors
-    /// What it was told, if that takes longer.
-    fn hear_quickly(&mut self, told: Told) -> Result<(), Told> {
-        Err(told)
-    }
-    /// `false`: it has to be [polled](Self::poll).
-    fn poll_quickly(&mut self, _: &Context<'_>) -> bool {
-        false
-    }
     /// Handles a word from the channel's home to this sending half.
     fn hear_home(&mut self, heard: ProxyHears, says: &Says<'_>);
     /// Handles a word from a sending half to this home.
@@ -464,6 +455,22 @@ pub(crate) trait Bridge: Send {
     fn poison(&mut self, text: &str);
     /// A message panicked in what was last asked of this bridge.
     fn fail(&mut self, text: &str, says: &Says<'_>);
+}
+
+/// A half whose agent stands by: words that arrive for it need no bridge. While they are passed on, the
+/// bridge does not work.
+pub(crate) trait Linked: Send + Sync {
+    /// Words of this batch are being passed on. `false`: another batch's are. The node is locked.
+    fn begins(&self, batch: u64) -> bool;
+    /// Whether words are being passed on. If so, the bridge is woken afterwards. The node is locked.
+    fn is_busy(&self) -> bool;
+    /// The words of this batch have been passed on; told for each of them.
+    fn ends(&self, batch: u64);
+    /// Passes on what the bridge would be told.
+    ///
+    /// # Errors
+    /// It is for the bridge.
+    fn hear(&self, told: Told) -> Result<(), Told>;
 }
 
 /// A mailbox of this program, without the type of its messages.

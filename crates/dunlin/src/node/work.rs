@@ -28,7 +28,7 @@ use super::bell::{Bell, EndWaker};
 use super::codec::{Encoding, catch};
 use super::id::Half;
 use super::message;
-use super::state::{Bridge, Delivery, Driver, Locked, Says, State, Stretched, Told};
+use super::state::{Bridge, Delivery, Driver, Linked, Locked, Says, State, Stretched, Told};
 use crate::world;
 
 /// A work that takes this long gets a thread of its own ...
@@ -43,6 +43,8 @@ const PANICS_MAX: u32 = 16;
 struct Job {
     half: Half,
     bridge: Option<Box<dyn Bridge>>,
+    /// As what its agent stood by before. It is dropped with the work, where nothing is locked.
+    linked: Option<Arc<dyn Linked>>,
     waker: Arc<EndWaker>,
     told: VecDeque<Told>,
     until: Vec<Arc<oneshot::Sender<()>>>,
@@ -106,53 +108,77 @@ impl Job {
     }
 }
 
-/// A work that is done in between. The task of the socket that carries channels begins and ends many works
-/// together, each time in one lock.
-pub(super) enum QuickJob {
-    Half(HalfJob),
-    /// `None`: it is done.
-    Reply(Option<Delivery>),
+/// What has arrived over a socket for ends that need no bridge now. It is passed on where nothing is locked.
+#[derive(Default)]
+pub(super) struct Arrivals {
+    batch: u64,
+    words: Vec<Arrived>,
+    deliveries: Vec<Delivery>,
 }
 
-/// A work of a half whose agent stands by.
-pub(super) struct HalfJob {
+/// A word for a half whose agent stands by.
+struct Arrived {
     half: Half,
-    bridge: Box<dyn Bridge>,
-    waker: Arc<EndWaker>,
-    told: VecDeque<Told>,
-    /// The agent has asked to be polled.
-    is_stirred: bool,
-    /// The remaining work takes longer, or involves user's code.
-    is_left: bool,
+    linked: Arc<dyn Linked>,
+    /// `None`: it has been passed on.
+    told: Option<Told>,
 }
 
-impl QuickJob {
-    pub(super) fn deliver(delivery: Delivery) -> Self {
-        Self::Reply(Some(delivery))
+impl Arrivals {
+    /// Another batch arrives; all others have been passed on.
+    pub(super) fn begin(&mut self, state: &mut State) {
+        state.batches += 1;
+        self.batch = state.batches;
     }
 
-    /// Runs the work. Nothing is locked.
-    pub(super) fn run(&mut self) {
-        match self {
-            Self::Half(job) => job.run(),
-            Self::Reply(delivery) => delivery.take().into_iter().for_each(Delivery::run),
+    pub(super) fn is_empty(&self) -> bool {
+        self.words.is_empty() && self.deliveries.is_empty()
+    }
+
+    pub(super) fn deliver(&mut self, deliveries: impl IntoIterator<Item = Delivery>) {
+        self.deliveries.extend(deliveries);
+    }
+
+    /// Passes everything on. Nothing is locked.
+    pub(super) fn pass_on(&mut self, driver: &Driver) {
+        if !self.words.is_empty() {
+            let mut refused = None;
+            // A drop of what a send has left behind may panic: the next word follows.
+            while catch(|| self.pass_words_on(&mut refused)).is_err() {}
+            if let Some(refused) = refused {
+                self.tell_bridges(refused, driver);
+            }
+            self.words.iter().for_each(|word| word.linked.ends(self.batch));
+            let _ = catch(|| self.words.clear());
+        }
+        self.deliveries.drain(..).for_each(Delivery::run);
+    }
+
+    /// Passes the words on up to one that is [refused](Linked::hear).
+    fn pass_words_on(&mut self, refused: &mut Option<usize>) {
+        for (index, word) in self.words.iter_mut().enumerate() {
+            let Some(told) = word.told.take() else { continue };
+            if let Err(told) = word.linked.hear(told) {
+                word.told = Some(told);
+                *refused = Some(index);
+                return;
+            }
         }
     }
-}
 
-impl HalfJob {
-    fn run(&mut self) {
-        let Self { bridge, waker, told, is_stirred, is_left, .. } = self;
-        let ran = catch(|| {
-            while let Some(next) = told.pop_front() {
-                if let Err(next) = bridge.hear_quickly(next) {
-                    told.push_front(next);
-                    return false;
-                }
+    /// The words from this one on go through their bridges, so that each half gets its own in their order.
+    #[cold]
+    fn tell_bridges(&mut self, from: usize, driver: &Driver) {
+        let mut state = driver.locked();
+        for Arrived { half, linked, told } in self.words[from..].iter_mut().rev() {
+            let Some(told) = told.take() else { continue };
+            match state.stretched.get_mut(half) {
+                // It comes before everything that the half has been told since the batch began.
+                Some(stretched) if stretched.is(linked) => stretched.tell_first(told),
+                // Another half may have its place meanwhile.
+                _ => state.garbage.push(Box::new(told)),
             }
-            !*is_stirred || bridge.poll_quickly(&Context::from_waker(&Waker::from(waker.clone())))
-        });
-        *is_left = ran != Ok(true);
+        }
     }
 }
 
@@ -168,33 +194,6 @@ impl Driver {
         for _ in 0..bell.stirred() {
             let Some(half) = bell.next() else { return };
             self.work_on(half, true, timed);
-        }
-    }
-
-    /// Begins all quick works of this bell, in addition to `jobs`, which have not run.
-    pub(super) fn begin_quick(&self, state: &mut State, bell: &Bell, jobs: &mut Vec<QuickJob>) {
-        bell.take_if(|half| {
-            let Some(stretched) = state.stretched.get_mut(&half) else { return false };
-            let Some(job) = stretched.quick_job(half, jobs) else { return false };
-            job.is_stirred = true;
-            stretched.waker.heed();
-            true
-        });
-    }
-
-    /// Ends these works, which have run.
-    pub(super) fn end_quick(&self, state: &mut State, jobs: &mut Vec<QuickJob>) {
-        for job in jobs.drain(..) {
-            let QuickJob::Half(job) = job else { continue };
-            let channel = job.half.0;
-            let stretched = state.stretched.get_mut(&job.half);
-            match stretched.filter(|stretched| Arc::ptr_eq(&stretched.waker, &job.waker)) {
-                Some(stretched) => stretched.end_quick(job),
-                // Another half has its place meanwhile.
-                None => state.garbage.push(Box::new(job)),
-            }
-            // A message may have found its end at work.
-            state.has_settled(channel);
         }
     }
 
@@ -313,8 +312,7 @@ impl Driver {
             told: VecDeque::new(),
             again: false,
             wary: 0,
-            is_slow: false,
-            quick: 0,
+            linked: None,
             expected: true,
         };
         state.remove(half);
@@ -353,61 +351,54 @@ impl Driver {
 impl Stretched {
     /// `None`: a task works on it, and will see that there is more to do.
     fn begin(&mut self, half: Half) -> Option<Job> {
+        if self.linked.as_ref().is_some_and(|linked| linked.is_busy()) {
+            return None;
+        }
         let Some(bridge) = self.bridge.take() else {
             self.again = true;
             return None;
         };
-        self.is_slow = false;
         Some(Job {
             half,
             bridge: Some(bridge),
+            linked: None,
             waker: self.waker.clone(),
             told: std::mem::take(&mut self.told),
             until: Vec::new(),
         })
     }
 
-    /// Its quick work among these, which have not run: begun earlier, or now. `None`: it has none.
-    fn quick_job<'j>(&mut self, half: Half, jobs: &'j mut Vec<QuickJob>) -> Option<&'j mut HalfJob> {
-        if let Some(bridge) = &self.bridge {
-            let is_quick = self.wary == 0 && !self.is_slow && bridge.is_quick();
-            let bridge = self.bridge.take_if(|_| is_quick)?;
-            let (waker, told) = (self.waker.clone(), std::mem::take(&mut self.told));
-            self.quick = jobs.len();
-            jobs.push(QuickJob::Half(HalfJob { half, bridge, waker, told, is_stirred: false, is_left: false }));
-        }
-        match jobs.get_mut(self.quick) {
-            Some(QuickJob::Half(job)) => {
-                Some(job).filter(|job| job.half == half && Arc::ptr_eq(&job.waker, &self.waker))
+    fn tell_first(&mut self, told: Told) {
+        self.told.push_front(told);
+        self.waker.wake_by_ref();
+    }
+
+    /// Whether its agent stands by as this half.
+    fn is(&self, linked: &Arc<dyn Linked>) -> bool {
+        self.linked.as_ref().is_some_and(|own| Arc::ptr_eq(own, linked))
+    }
+
+    /// Tells this with the words of a batch, if it needs no bridge and nothing comes before it.
+    fn tell_beside(&mut self, half: Half, told: Told, arrivals: &mut Arrivals) -> Result<(), Told> {
+        let linked = self.linked.as_ref().filter(|_| self.bridge.is_some() && self.told.is_empty());
+        match linked.filter(|linked| linked.begins(arrivals.batch)) {
+            Some(linked) => {
+                arrivals.words.push(Arrived { half, linked: linked.clone(), told: Some(told) });
+                Ok(())
             }
-            _ => None,
+            None => Err(told),
         }
     }
 
     fn end(&mut self, job: &mut Job) {
         self.bridge = job.bridge.take();
+        let linked = self.bridge.as_ref().and_then(|bridge| bridge.linked());
+        job.linked = std::mem::replace(&mut self.linked, linked);
         if self.told.is_empty() {
             // Keeps the allocation.
             std::mem::swap(&mut self.told, &mut job.told);
         } else {
             self.again = true;
-        }
-        if std::mem::take(&mut self.again) {
-            self.waker.wake_by_ref();
-        }
-    }
-
-    fn end_quick(&mut self, mut job: HalfJob) {
-        self.bridge = Some(job.bridge);
-        self.is_slow = job.is_left;
-        self.again |= job.is_left || !self.told.is_empty();
-        if self.told.is_empty() {
-            // Keeps the allocation.
-            std::mem::swap(&mut self.told, &mut job.told);
-        } else {
-            // The remaining words come before those that arrived since.
-            job.told.append(&mut self.told);
-            self.told = job.told;
         }
         if std::mem::take(&mut self.again) {
             self.waker.wake_by_ref();
@@ -420,13 +411,15 @@ impl Stretched {
 }
 
 impl State {
-    /// The same. `quick`: works that run next, to which its own is added if possible.
-    pub(super) fn tell_beside(&mut self, half: Half, told: Told, quick: Option<&mut Vec<QuickJob>>) {
+    /// The same. `arrivals`: what is passed on next, to which this is added if it needs no bridge.
+    pub(super) fn tell_beside(&mut self, half: Half, told: Told, arrivals: Option<&mut Arrivals>) {
         let Some(stretched) = self.stretched.get_mut(&half) else { return self.garbage.push(Box::new(told)) };
-        match quick.and_then(|jobs| stretched.quick_job(half, jobs)) {
-            // Otherwise it was told something since its work began, which comes first.
-            Some(job) if stretched.told.is_empty() => job.told.push_back(told),
-            _ => stretched.tell(told),
+        let told = match arrivals {
+            Some(arrivals) => stretched.tell_beside(half, told, arrivals),
+            None => Err(told),
+        };
+        if let Err(told) = told {
+            stretched.tell(told);
         }
     }
 
@@ -492,7 +485,8 @@ impl State {
     /// The agent of this half resumes, if it stands by: an end that leaves has no link.
     pub(super) fn unlink(&mut self, half: Half) {
         if let Some(stretched) = self.stretched.get_mut(&half)
-            && stretched.bridge.as_ref().is_some_and(|bridge| bridge.is_quick())
+            && stretched.bridge.is_some()
+            && stretched.linked.is_some()
         {
             stretched.tell(Told::Unlink);
         }
@@ -501,7 +495,10 @@ impl State {
     /// Whether a task works on a channel, or is going to.
     pub(super) fn is_at_work(&self) -> bool {
         let is_at_work = |stretched: &Stretched| {
-            stretched.bridge.is_none() || !stretched.told.is_empty() || stretched.waker.is_stirred()
+            stretched.bridge.is_none()
+                || !stretched.told.is_empty()
+                || stretched.waker.is_stirred()
+                || stretched.linked.as_ref().is_some_and(|linked| linked.is_busy())
         };
         self.stretched.values().any(|stretched| !stretched.expected && is_at_work(stretched))
     }
@@ -591,5 +588,174 @@ impl State {
                 stretched.waker.list_anew();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Mutex, OnceLock, Weak};
+
+    use dunlin_core::carrier::WordSink;
+    use dunlin_core::remote::Word;
+    use dunlin_proto::ProxyHears;
+    use dunlin_proto::id::{Contact, Ticket};
+
+    use super::super::bridge::link::{MachineLink, Machines};
+    use super::super::bridge::linked::LinkedHalf;
+    use super::super::far;
+    use super::*;
+    use crate::lock::lock;
+
+    const HALF: Half = (ChannelId(7), Which::Sender);
+
+    /// What a half has heard, and through what.
+    #[derive(Debug, PartialEq)]
+    enum Heard {
+        InQueue(Ticket),
+        ByBridge(Ticket),
+        ConnectionLost,
+    }
+
+    type Record = Arc<Mutex<Vec<Heard>>>;
+
+    /// The queue of a half that refuses this word.
+    struct Queue {
+        refused: Ticket,
+        record: Record,
+    }
+
+    impl WordSink for Queue {
+        fn hear(&self, word: Word) -> Result<(), Word> {
+            match word {
+                Word::Withdrawn { ticket } if ticket != self.refused => {
+                    lock(&self.record).push(Heard::InQueue(ticket));
+                    Ok(())
+                }
+                word => Err(word),
+            }
+        }
+    }
+
+    struct Recorder {
+        record: Record,
+        linked: Arc<OnceLock<Arc<dyn Linked>>>,
+    }
+
+    impl Bridge for Recorder {
+        fn which(&self) -> Which {
+            HALF.1
+        }
+
+        fn core(&self) -> Option<(CoreId, Encoding)> {
+            None
+        }
+
+        fn rests(&self) -> bool {
+            false
+        }
+
+        fn poll(&mut self, _: &mut Context<'_>, _: &Says<'_>) -> Poll<()> {
+            Poll::Pending
+        }
+
+        fn linked(&self) -> Option<Arc<dyn Linked>> {
+            self.linked.get().cloned()
+        }
+
+        fn hear_home(&mut self, heard: ProxyHears, _: &Says<'_>) {
+            let ProxyHears::Withdrawn(ticket) = heard else { panic!("{heard:?}") };
+            lock(&self.record).push(Heard::ByBridge(ticket));
+        }
+
+        fn hear_sender(&mut self, _: Contact, heard: HomeHears, _: &Says<'_>) {
+            panic!("{heard:?}");
+        }
+
+        fn connection_lost(&mut self, _: &Says<'_>) {
+            lock(&self.record).push(Heard::ConnectionLost);
+        }
+
+        fn poison(&mut self, text: &str) {
+            panic!("{text}");
+        }
+
+        fn fail(&mut self, text: &str, _: &Says<'_>) {
+            panic!("{text}");
+        }
+    }
+
+    /// A node, and a half whose queue refuses this word.
+    fn linked(refused: Ticket) -> (Arc<Driver>, Record) {
+        let (driver, record, linked) = (far::driver(), Record::default(), Arc::<OnceLock<_>>::default());
+        let bridge = Recorder { record: record.clone(), linked: linked.clone() };
+        let waker = driver.with(|state, _| {
+            driver.stretch(state, HALF.0, None, Box::new(bridge));
+            state.waker_of(HALF).unwrap()
+        });
+        let node = Arc::downgrade(&driver.guarded) as Weak<dyn Machines>;
+        let link = MachineLink::new(node, Arc::downgrade(&driver), HALF, waker, Encoding::Cbor, None);
+        let queue = Queue { refused, record: record.clone() };
+        assert!(linked.set(LinkedHalf::new(Arc::new(queue), link, false)).is_ok());
+        driver.work(&driver.bell, false);
+        (driver, record)
+    }
+
+    /// These words have arrived.
+    fn arrive(driver: &Arc<Driver>, tickets: &[Ticket]) -> Arrivals {
+        let mut arrivals = Arrivals::default();
+        driver.with(|state, _| {
+            arrivals.begin(state);
+            for ticket in tickets {
+                state.tell_beside(HALF, Told::Proxy(ProxyHears::Withdrawn(*ticket)), Some(&mut arrivals));
+            }
+        });
+        arrivals
+    }
+
+    #[test]
+    fn bridge_works_after_the_words_that_came_before() {
+        let (driver, record) = linked(9);
+        let mut arrivals = arrive(&driver, &[1, 2]);
+        driver.with(|state, _| state.tell(HALF, Told::ConnectionLost));
+        driver.work(&driver.bell, false);
+        assert!(lock(&record).is_empty() && driver.with(|state, _| state.is_at_work()));
+        // Another socket carries the connection now.
+        assert!(arrive(&driver, &[3]).is_empty());
+        arrivals.pass_on(&driver);
+        driver.work(&driver.bell, false);
+        let expected = [Heard::InQueue(1), Heard::InQueue(2), Heard::ConnectionLost, Heard::ByBridge(3)];
+        assert_eq!(*lock(&record), expected);
+        assert!(!driver.with(|state, _| state.is_at_work()));
+    }
+
+    #[test]
+    fn words_from_a_refused_one_on_reach_the_bridge_before_what_it_was_told_since() {
+        let (driver, record) = linked(2);
+        let mut arrivals = arrive(&driver, &[1, 2, 3]);
+        driver.with(|state, _| state.tell(HALF, Told::ConnectionLost));
+        arrivals.pass_on(&driver);
+        driver.work(&driver.bell, false);
+        let expected = [Heard::InQueue(1), Heard::ByBridge(2), Heard::ByBridge(3), Heard::ConnectionLost];
+        assert_eq!(*lock(&record), expected);
+        assert!(arrivals.is_empty());
+    }
+
+    #[test]
+    fn word_behind_what_the_bridge_was_told_goes_through_the_bridge() {
+        let (driver, record) = linked(9);
+        driver.with(|state, _| state.tell(HALF, Told::ConnectionLost));
+        assert!(arrive(&driver, &[1]).is_empty());
+        driver.work(&driver.bell, false);
+        assert_eq!(*lock(&record), [Heard::ConnectionLost, Heard::ByBridge(1)]);
+    }
+
+    #[test]
+    fn half_that_another_batch_is_on_its_way_to_hears_through_its_bridge() {
+        let (driver, record) = linked(9);
+        let mut arrivals = arrive(&driver, &[1]);
+        assert!(arrive(&driver, &[2]).is_empty());
+        arrivals.pass_on(&driver);
+        driver.work(&driver.bell, false);
+        assert_eq!(*lock(&record), [Heard::InQueue(1), Heard::ByBridge(2)]);
     }
 }

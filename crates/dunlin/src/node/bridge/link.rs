@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::task::{Poll, Waker};
+use std::task::{Poll, Wake, Waker};
 
 use bytes::Bytes;
 use dunlin_core::Why;
@@ -188,6 +188,10 @@ impl MachineLink {
 
     pub(super) fn channel(&self) -> ChannelId {
         self.half.0
+    }
+
+    pub(super) fn wake_bridge(&self) {
+        self.bridge.wake_by_ref();
     }
 
     /// The driver, where nothing is locked.

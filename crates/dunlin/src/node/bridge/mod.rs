@@ -7,8 +7,11 @@
 //! None of them keeps any state of the protocol: the machine keeps the open offers, the core the waiting
 //! operations. Between them are only the values in flight, and their ends.
 
+mod atomic;
 mod away;
+mod busy;
 pub(in crate::node) mod link;
+pub(in crate::node) mod linked;
 mod receiving;
 mod sending;
 pub(in crate::node) mod words;

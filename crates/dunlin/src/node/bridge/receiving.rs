@@ -7,20 +7,19 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use dunlin_core::agent::FromReceiver;
 use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet, CarriedEnd, Returned, Value};
-use dunlin_core::remote::Word;
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::{ChannelId, Contact, NodeId, Request, Ticket};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{End, Failure, Poison, Terms, Which};
 use dunlin_proto::{HomeHears, Machine, ProxyHears};
 
-use super::link::{MachineLink, Tries, terms};
+use super::link::{Tries, terms};
+use super::linked::{LinkedHalf, has_ends};
 use super::words::{failure, full_poison, poison, reason};
 use crate::node::budget::Budget;
 use crate::node::codec::{self, Encoding};
-use crate::node::message::places;
 use crate::node::message::{self, Arriving, Completion, Leaving, NotNow, Reading, Reads, WINDOW};
-use crate::node::state::{Bridge, Delivery, Says, Told};
+use crate::node::state::{Bridge, Delivery, Linked, Says};
 
 /// The bridge at the receiver's half: the channel's home.
 pub(crate) struct ReceivingBridge {
@@ -47,7 +46,7 @@ pub(crate) struct ReceivingBridge {
     /// `None`: neither end has left or ended the channel.
     parting: Option<Box<Parting>>,
     /// The agent stands by, or has resumed and this bridge has not taken over.
-    link: Option<Arc<MachineLink>>,
+    link: Option<Arc<LinkedHalf>>,
     tries: Tries,
     /// An offer has been settled: the agent may stand by.
     has_settled: bool,
@@ -141,12 +140,12 @@ impl ReceivingBridge {
         if self.link.is_some() || !self.tries.is_worth_one() || !is_plain || is_open {
             return;
         }
-        let Some(link) = says.link(self.encoding, Some(from)) else { return };
+        let (Some(queue), Some(link)) = (inlet.word_sink(), says.link(self.encoding, Some(from))) else { return };
         link.set_budget(self.budget.take());
         let is_linked = inlet.link(terms(self.encoding, u64::MAX), link.clone());
         self.tries.count(is_linked);
         if is_linked {
-            self.link = Some(link);
+            self.link = Some(LinkedHalf::new(queue, link, self.carries_ends));
         } else {
             self.budget = link.take_budget();
         }
@@ -171,9 +170,9 @@ impl ReceivingBridge {
 
     /// What the agent returns, if it has resumed.
     fn take_returned(&mut self) -> Option<Vec<Returned>> {
-        let link = self.link.as_ref()?;
+        let linked = self.link.as_ref()?;
         let returned = self.inlet.as_ref()?.take_returned()?;
-        self.budget = link.take_budget();
+        self.budget = linked.link.take_budget();
         self.link = None;
         Some(returned)
     }
@@ -208,34 +207,6 @@ impl ReceivingBridge {
                 inlet.poison(format!("a value that arrived could not be read: {why}").as_str().into());
             }
         }
-    }
-
-    /// While the agent stands by, the queue itself receives the words of offers.
-    fn hear_linked(&self, heard: HomeHears) -> Result<(), HomeHears> {
-        let Some(inlet) = self.inlet.as_ref().filter(|_| self.link.is_some()) else { return Err(heard) };
-        let word = match heard {
-            HomeHears::Offered(ticket, value) if self.carries_ends && places::is_request(&value) => {
-                Word::Request { ticket, value }
-            }
-            // Their ends need the agent.
-            HomeHears::Offered(_, ref bytes) | HomeHears::Granted(_, _, ref bytes) | HomeHears::Sent(ref bytes)
-                if self.with_ends(bytes).is_some() =>
-            {
-                return Err(heard);
-            }
-            HomeHears::Offered(ticket, value) => Word::Offer { ticket, value },
-            HomeHears::Sent(value) => Word::Sent { value },
-            HomeHears::OfferedByChoice(ticket, choice) => Word::OfferChoice { ticket, choice },
-            HomeHears::Granted(ticket, request, value) => Word::Grant { ticket, request, value },
-            HomeHears::Withdraw(ticket) => Word::Withdraw { ticket },
-            HomeHears::Revoke(ticket) => Word::Revoke { ticket },
-            HomeHears::Announced => {
-                inlet.ask_awaited();
-                return Ok(());
-            }
-            heard => return Err(heard),
-        };
-        inlet.hear(word).map_err(unheard)
     }
 
     fn values(&mut self) -> &mut Values {
@@ -389,7 +360,7 @@ impl ReceivingBridge {
 
     /// The bytes of a message with ends in it.
     fn with_ends(&self, bytes: &Bytes) -> Option<Bytes> {
-        (self.carries_ends && bytes.first().is_some_and(|count| *count > 0)).then(|| bytes.clone())
+        (self.carries_ends && has_ends(bytes)).then(|| bytes.clone())
     }
 
     /// Drops the ends of a value that cannot be received, and whose send is complete.
@@ -815,19 +786,6 @@ fn end_by_receiver(end: End, says: &Says<'_>) -> bool {
 
 const NO_PLACE: &str = "the place where the value can be read is not encoded by dunlin";
 
-/// The machine's event, for a word that the queue does not handle itself.
-fn unheard(word: Word) -> HomeHears {
-    match word {
-        Word::Offer { ticket, value } | Word::Request { ticket, value } => HomeHears::Offered(ticket, value),
-        Word::Sent { value } => HomeHears::Sent(value),
-        Word::OfferChoice { ticket, choice } => HomeHears::OfferedByChoice(ticket, choice),
-        Word::Grant { ticket, request, value } => HomeHears::Granted(ticket, request, value),
-        Word::Withdraw { ticket } => HomeHears::Withdraw(ticket),
-        Word::Revoke { ticket } => HomeHears::Revoke(ticket),
-        word => unreachable!("no sending half says {word:?}"),
-    }
-}
-
 /// Decodes a message that was [read](message::read), which has no ends.
 fn read_whole(inlet: &AnyInlet, message: Bytes, encoding: Encoding, says: &Says<'_>) -> Result<Value, String> {
     match message::arrive(inlet.shape(), message, encoding, says)? {
@@ -873,7 +831,7 @@ impl Bridge for ReceivingBridge {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>, says: &Says<'_>) -> Poll<()> {
-        if self.poll_quickly(cx) {
+        if self.link.is_some() && self.inlet.as_ref().is_some_and(|inlet| inlet.stands_by(cx)) {
             return Poll::Pending;
         }
         self.take_over(says);
@@ -906,23 +864,16 @@ impl Bridge for ReceivingBridge {
         self.go_on(says);
     }
 
-    fn is_quick(&self) -> bool {
-        self.link.is_some()
-    }
-
-    fn hear_quickly(&mut self, told: Told) -> Result<(), Told> {
-        match told {
-            Told::Home(from, heard) => self.hear_linked(heard).map_err(|heard| Told::Home(from, heard)),
-            told => Err(told),
-        }
-    }
-
-    fn poll_quickly(&mut self, cx: &Context<'_>) -> bool {
-        self.link.is_some() && self.inlet.as_ref().is_some_and(|inlet| inlet.stands_by(cx))
+    fn linked(&self) -> Option<Arc<dyn Linked>> {
+        self.link.clone().map(|linked| linked as Arc<dyn Linked>)
     }
 
     fn hear_sender(&mut self, giver: Contact, heard: HomeHears, says: &Says<'_>) {
-        if let Err(heard) = self.hear_linked(heard) {
+        let heard = match &self.link {
+            Some(linked) => linked.hear_sender(heard),
+            None => Err(heard),
+        };
+        if let Err(heard) = heard {
             self.go_on(says);
             self.has_settled |= matches!(heard, HomeHears::Attached);
             self.hear_from_sender(giver, heard, says);

@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use dunlin_core::agent::{Event, Reserved};
 use dunlin_core::carrier::{AnyOutlet, Open, Value};
-use dunlin_core::remote::Word;
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_core::{MessageId, Reason, Strength, Why};
 use dunlin_proto::difference;
@@ -15,13 +14,14 @@ use dunlin_proto::id::{ChannelId, ChoiceId, Contact, NodeId, Request, Ticket};
 use dunlin_proto::wire::{Declaration, End, Failure, Rejection, Terms, Which};
 use dunlin_proto::{HomeHears, ProxyHears};
 
-use super::link::{MachineLink, Tries, terms};
+use super::link::{Tries, terms};
+use super::linked::LinkedHalf;
 use super::words::{full_poison, poison, reason, why_failed};
 use crate::node::budget;
 use crate::node::codec::Encoding;
 use crate::node::message::{self, Completion, Leaving, NotNow, OVERHEAD, Shelved};
 use crate::node::name::describe;
-use crate::node::state::{Bridge, Locked, Says, Told};
+use crate::node::state::{Bridge, Linked, Locked, Says};
 
 /// A value that was offered elsewhere, kept until its outcome is known.
 struct Kept {
@@ -100,7 +100,7 @@ pub(crate) struct SendingBridge {
     /// Values of this many bytes or more are offered unread. 0: none.
     unread_min: u64,
     /// The agent stands by, or has resumed and this bridge has not taken over.
-    link: Option<Arc<MachineLink>>,
+    link: Option<Arc<LinkedHalf>>,
     tries: Tries,
 }
 
@@ -138,10 +138,10 @@ impl SendingBridge {
         if self.link.is_some() || !self.tries.is_worth_one() || !is_plain || is_open || self.gone || self.retires {
             return;
         }
-        let Some(link) = says.link(self.encoding, None) else { return };
+        let (Some(queue), Some(link)) = (outlet.word_sink(), says.link(self.encoding, None)) else { return };
         let is_linked = outlet.link(terms(self.encoding, value_max.saturating_sub(OVERHEAD)), link.clone());
         self.tries.count(is_linked);
-        self.link = Some(link).filter(|_| is_linked);
+        self.link = is_linked.then(|| LinkedHalf::new(queue, link, false));
     }
 
     /// Stops the calls of the machine.
@@ -165,11 +165,11 @@ impl SendingBridge {
         let Some(Open { offers, requests }) = open else { return Vec::new() };
         let link = self.link.take();
         for (ticket, value, granted) in offers {
-            let leaving = link.as_ref().and_then(|link| link.take_asked(ticket));
+            let leaving = link.as_ref().and_then(|linked| linked.link.take_asked(ticket));
             let leaving = leaving.unwrap_or_else(|| Leaving::nothing(self.encoding));
             self.kept.insert(ticket, Kept { value, leaving, bytes: 0, granted, _shelved: None });
         }
-        while let Some(ticket) = link.as_ref().and_then(|link| link.next_refused()) {
+        while let Some(ticket) = link.as_ref().and_then(|linked| linked.link.next_refused()) {
             if let (Some(kept), Some(outlet)) = (self.kept.remove(&ticket), &self.outlet) {
                 outlet.give_back(ticket, kept.value);
             }
@@ -185,48 +185,11 @@ impl SendingBridge {
         }
     }
 
-    /// While the agent stands by, the queue itself receives the words of offers.
-    fn hear_linked(&self, heard: &ProxyHears) -> bool {
-        let (Some(outlet), Some(link)) = (&self.outlet, &self.link) else { return false };
-        self.hear_refused();
-        settle_asked(link, heard);
-        let word = match *heard {
-            ProxyHears::Taken(ticket, _) => Word::Taken { ticket },
-            ProxyHears::Held(ticket, _) => Word::Held { ticket },
-            ProxyHears::Released(ticket) => Word::Released { ticket },
-            ProxyHears::Failed(_, Failure::Unknown | Failure::Unread) => return false,
-            ProxyHears::Failed(ticket, ref why) => Word::Failed { ticket, why: why_failed(why.clone(), 0) },
-            ProxyHears::Withdrawn(ticket) => Word::Withdrawn { ticket },
-            ProxyHears::Reserve(ticket, request) => Word::Reserve { ticket, request },
-            ProxyHears::Abort(ticket) => Word::Abort { ticket },
-            ProxyHears::Credit(places) => Word::Credit { places },
-            // The agent ignores these anyway.
-            ProxyHears::Rests | ProxyHears::Departed => return true,
-            _ => return false,
-        };
-        let is_heard = outlet.hear(word).is_ok();
-        self.hear_refused();
-        is_heard
-    }
-
     /// Whether the agent stands by. Otherwise it must be polled.
     fn poll_linked(&self, cx: &Context<'_>) -> bool {
-        self.hear_refused();
-        let goes_on = self.link.as_ref().is_some_and(|link| !link.is_stuck());
-        goes_on && self.outlet.as_ref().is_some_and(|outlet| outlet.stands_by(cx))
-    }
-
-    /// Makes offers available again that were reserved and not taken.
-    fn hear_refused(&self) {
-        let (Some(outlet), Some(link)) = (&self.outlet, &self.link) else { return };
-        if link.is_stuck() {
-            // The agent resumes, and makes it available.
-            return;
-        }
-        while let Some(ticket) = link.next_refused() {
-            // (If the agent resumes, it has the value.)
-            let _ = outlet.hear(Word::Abort { ticket });
-        }
+        let Some(linked) = &self.link else { return false };
+        linked.hear_refused();
+        !linked.link.is_stuck() && self.outlet.as_ref().is_some_and(|outlet| outlet.stands_by(cx))
     }
 
     fn has_offers(&self) -> bool {
@@ -942,7 +905,7 @@ impl Bridge for SendingBridge {
         if self.poll_linked(cx) {
             return Poll::Pending;
         }
-        if self.link.as_ref().is_some_and(|link| link.is_stuck()) {
+        if self.link.as_ref().is_some_and(|linked| linked.link.is_stuck()) {
             self.outlet.iter().for_each(AnyOutlet::unlink);
         }
         self.take_over(says);
@@ -971,7 +934,7 @@ impl Bridge for SendingBridge {
     }
 
     fn hear_home(&mut self, heard: ProxyHears, says: &Says<'_>) {
-        if self.hear_linked(&heard) {
+        if self.link.as_ref().is_some_and(|linked| linked.hear_home(&heard)) {
             return;
         }
         self.go_on(says);
@@ -996,16 +959,8 @@ impl Bridge for SendingBridge {
         self.go_on(says);
     }
 
-    fn is_quick(&self) -> bool {
-        self.link.is_some()
-    }
-
-    fn hear_quickly(&mut self, told: Told) -> Result<(), Told> {
-        if matches!(&told, Told::Proxy(heard) if self.hear_linked(heard)) { Ok(()) } else { Err(told) }
-    }
-
-    fn poll_quickly(&mut self, cx: &Context<'_>) -> bool {
-        self.poll_linked(cx)
+    fn linked(&self) -> Option<Arc<dyn Linked>> {
+        self.link.clone().map(|linked| linked as Arc<dyn Linked>)
     }
 
     fn hear_sender(&mut self, _: Contact, _: HomeHears, _: &Says<'_>) {
@@ -1067,23 +1022,6 @@ impl Bridge for SendingBridge {
         unknown.iter().for_each(|ticket| says.withdraw(*ticket));
         says.end_proxy(End::Gone);
         self.lost(&unknown, &[], says);
-    }
-}
-
-/// The places for replies in a request whose outcome is known go to its receiver, or stay here.
-fn settle_asked(link: &MachineLink, heard: &ProxyHears) {
-    let (ticket, taker) = match *heard {
-        ProxyHears::Taken(ticket, taker) | ProxyHears::Held(ticket, taker) => (ticket, Some(taker)),
-        ProxyHears::Failed(_, Failure::Unknown | Failure::Unread) => return,
-        ProxyHears::Failed(ticket, _) | ProxyHears::Withdrawn(ticket) => (ticket, None),
-        _ => return,
-    };
-    let Some(places) = link.take_asked(ticket) else { return };
-    let Some(driver) = link.driver() else { return };
-    let says = Says { driver: &driver, channel: link.channel(), which: Which::Sender };
-    match taker {
-        Some(taker) => places.hand_over_places(taker, &says),
-        None => places.stay(&says),
     }
 }
 
