@@ -101,6 +101,37 @@ fn values_of_any_size_arrive_over_tcp() {
     });
 }
 
+/// The process in the middle uses two connections in each of its polls: the value goes over one, and the word
+/// that it was received over the other.
+#[test]
+fn relay_keeps_two_connections_going() {
+    for listen in ["memory:", "127.0.0.1:0"] {
+        run(async {
+            let test = format!("relay_keeps_two_connections_going-{}", listen.len());
+            let [a, b, c] = nodes(&test, listen).await;
+            let mut tx = a.sender::<u32>("to-relay").await?;
+            let (mut from, mut to) = (b.receiver::<u32>("to-relay").await?, b.sender::<u32>("to-end").await?);
+            let mut rx = c.receiver::<u32>("to-end").await?;
+            let relay = spawn(async move {
+                while let Ok(number) = from.recv().await {
+                    to.send(number).await.unwrap();
+                }
+            });
+            let source = spawn(async move {
+                for number in 0..1000 {
+                    tx.send(number).await.unwrap();
+                }
+            });
+            for number in 0..1000 {
+                assert_eq!(rx.recv().await?, number);
+            }
+            source.await.unwrap();
+            relay.await.unwrap();
+            Ok(())
+        });
+    }
+}
+
 #[derive(Bundle)]
 struct Two {
     first: ToServer<u8>,

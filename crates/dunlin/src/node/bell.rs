@@ -1,8 +1,9 @@
 //! How tasks of a node are woken, and learn which channels need work.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Context, Wake, Waker};
 
 use super::id::Half;
@@ -16,7 +17,13 @@ pub(crate) struct Bell {
     rung: AtomicBool,
     /// It was rung since [`take_news`](Self::take_news), also while the task [attended](Self::attend).
     has_news: AtomicBool,
-    waker: Mutex<Option<Waker>>,
+    sleep: Mutex<Sleep>,
+    /// An end has taken the waker, and the task has not run since. It changes only under that lock.
+    is_called: AtomicBool,
+    /// Users' code may keep the task.
+    is_at_work: AtomicBool,
+    /// The node, and the socket that its task serves.
+    socket: OnceLock<(u64, Weak<dyn Writes>)>,
     stirred: Mutex<VecDeque<Half>>,
     /// How many channels that has. It changes only under that lock.
     waiting: AtomicUsize,
@@ -24,6 +31,25 @@ pub(crate) struct Bell {
     closed: AtomicBool,
     /// The woken task must not wait until the thread that rings has finished its work.
     for_anybody: bool,
+}
+
+/// How the task of a bell waits.
+#[derive(Default)]
+struct Sleep {
+    waker: Option<Waker>,
+    /// The sockets that the task writes beside its own when it runs, and the wakers of their tasks.
+    companions: Vec<(Weak<dyn Writes>, Waker)>,
+}
+
+/// A socket that another socket's task can write.
+pub(super) trait Writes: Send + Sync {
+    /// Writes what there is to write. If that is not all that the socket needs, wakes its task.
+    fn write_beside(&self, waker: Waker);
+}
+
+thread_local! {
+    /// The bell that the ends on this thread rang last, and its node.
+    static LAST: RefCell<(u64, Weak<Bell>)> = const { RefCell::new((0, Weak::new())) };
 }
 
 impl Bell {
@@ -34,7 +60,12 @@ impl Bell {
 
     pub(crate) fn ring(&self) {
         // Not within the lock: the woken task may wait again at once.
-        if let Some(waker) = self.ring_later() {
+        self.has_news.store(true, Ordering::Release);
+        if self.rung.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let waker = lock(&self.sleep).waker.take();
+        if let Some(waker) = waker {
             waker.wake();
             if self.for_anybody {
                 world::let_anybody_run_it();
@@ -42,10 +73,84 @@ impl Bell {
         }
     }
 
-    /// Rings, and returns the waker of the task if it waits. The caller must wake it.
-    fn ring_later(&self) -> Option<Waker> {
+    /// Rings for an end, and returns the waker of the task if it waits. The caller must wake it.
+    ///
+    /// If ends on this thread have rung for the task of another socket of the node, which has not run since,
+    /// that task writes this one's socket too, and `None` is returned. For a second task that becomes ready,
+    /// a runtime wakes another thread, which costs more than the write.
+    fn ring_later(self: &Arc<Self>) -> Option<Waker> {
         self.has_news.store(true, Ordering::Release);
-        if self.rung.swap(true, Ordering::AcqRel) { None } else { lock(&self.waker).take() }
+        if self.rung.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        let mut waker = lock(&self.sleep).waker.take();
+        waker.as_ref()?;
+        if let Some((node, socket)) = self.socket.get() {
+            // (Without it, at the end of the thread, the task is woken.)
+            let _ = LAST.try_with(|last| {
+                let (last_node, last) = &mut *last.borrow_mut();
+                if std::ptr::eq(last.as_ptr(), &raw const **self) {
+                    return;
+                }
+                // (Nodes may run in different runtimes, of which one may end.)
+                let called = if last_node == node { last.upgrade() } else { None };
+                if let Some(called) = called {
+                    called.take_along(socket, &mut waker);
+                }
+                if waker.is_some() {
+                    (*last_node, *last) = (*node, Arc::downgrade(self));
+                }
+            });
+        }
+        if waker.is_some() {
+            // The caller wakes the task, so it runs.
+            let _sleep = lock(&self.sleep);
+            self.is_called.store(!self.is_closed(), Ordering::Release);
+        }
+        waker
+    }
+
+    /// Takes the waker if the task is about to run. A channel may be locked.
+    fn take_along(&self, socket: &Weak<dyn Writes>, waker: &mut Option<Waker>) {
+        let mut sleep = lock(&self.sleep);
+        if self.is_called.load(Ordering::Acquire) && !self.is_at_work.load(Ordering::Acquire) {
+            sleep.companions.extend(waker.take().map(|waker| (socket.clone(), waker)));
+        }
+    }
+
+    /// Whether users' code may keep the task from here on.
+    pub(super) fn works(&self, is_at_work: bool) {
+        self.is_at_work.store(is_at_work, Ordering::Release);
+    }
+
+    pub(super) fn serves(&self, node: u64, socket: Weak<dyn Writes>) {
+        let _ = self.socket.set((node, socket));
+    }
+
+    /// Whether the task has looked at the bell since it was last called, and waits.
+    pub(super) fn is_waiting(&self) -> bool {
+        lock(&self.sleep).waker.is_some()
+    }
+
+    /// Writes the sockets that the task was given since it last ran. The task calls this when it runs, and
+    /// before it runs users' code.
+    pub(super) fn write_companions(&self) {
+        if self.is_called.load(Ordering::Acquire) {
+            self.write_last_companions();
+        }
+    }
+
+    /// The same, when the task has ended: from then on it is given none.
+    pub(super) fn write_last_companions(&self) {
+        let mut sleep = lock(&self.sleep);
+        self.is_called.store(false, Ordering::Release);
+        let companions = std::mem::take(&mut sleep.companions);
+        drop(sleep);
+        for (socket, waker) in companions {
+            if let Some(socket) = socket.upgrade() {
+                socket.write_beside(waker);
+            }
+        }
     }
 
     /// Whether the bell has rung since the last call; if not, the task will be woken.
@@ -53,11 +158,11 @@ impl Bell {
         if self.rung.swap(false, Ordering::AcqRel) {
             return true;
         }
-        let mut waker = lock(&self.waker);
-        if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-            *waker = Some(cx.waker().clone());
+        let mut sleep = lock(&self.sleep);
+        if !sleep.waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            sleep.waker = Some(cx.waker().clone());
         }
-        drop(waker);
+        drop(sleep);
         self.rung.swap(false, Ordering::AcqRel)
     }
 
@@ -191,5 +296,100 @@ struct Rings(Arc<Bell>);
 impl Wake for Rings {
     fn wake(self: Arc<Self>) {
         self.0.ring();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+
+    /// A socket that counts how often it was written by another one's task.
+    #[derive(Default)]
+    struct Socket {
+        written: AtomicU32,
+    }
+
+    impl Writes for Socket {
+        fn write_beside(&self, waker: Waker) {
+            self.written.fetch_add(1, Ordering::Relaxed);
+            waker.wake();
+        }
+    }
+
+    #[derive(Default)]
+    struct Task(AtomicU32);
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The bell of a waiting task of this node.
+    fn waiting(node: u64) -> (Arc<Bell>, Arc<Socket>, Arc<Task>) {
+        let (bell, socket, task) = (Arc::<Bell>::default(), Arc::<Socket>::default(), Arc::<Task>::default());
+        bell.serves(node, Arc::downgrade(&socket) as Weak<dyn Writes>);
+        wait(&bell, &task);
+        (bell, socket, task)
+    }
+
+    fn wait(bell: &Bell, task: &Arc<Task>) {
+        bell.poll_rung(&Context::from_waker(&Waker::from(task.clone())));
+    }
+
+    #[test]
+    fn task_that_is_about_to_run_writes_the_sockets_rung_for_after_its_own() {
+        let (first, _own, _) = waiting(1);
+        let (second, socket, task) = waiting(1);
+        assert!(first.ring_later().is_some());
+        assert!(second.ring_later().is_none() && second.ring_later().is_none());
+        assert_eq!(socket.written.load(Ordering::Relaxed), 0);
+        first.write_companions();
+        first.write_companions();
+        assert_eq!((socket.written.load(Ordering::Relaxed), task.0.load(Ordering::Relaxed)), (1, 1));
+        // The first task has run: it is not about to. (The second one looks, and then waits.)
+        wait(&second, &task);
+        wait(&second, &task);
+        assert!(second.ring_later().is_some());
+    }
+
+    /// Another thread, which rang for it last, rings for a third one.
+    #[test]
+    fn task_whose_socket_another_task_writes_takes_none_along() {
+        let (first, _first, _) = waiting(1);
+        let (second, _second, task) = waiting(1);
+        let (third, _third, _) = waiting(1);
+        let last = Arc::downgrade(&second);
+        assert!(first.ring_later().is_some() && second.ring_later().is_none());
+        LAST.set((1, last.clone()));
+        assert!(third.ring_later().is_some());
+        first.write_companions();
+        assert_eq!(task.0.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn task_that_may_not_run_soon_takes_no_socket_along() {
+        // Another node's.
+        let (first, _own, _) = waiting(1);
+        assert!(first.ring_later().is_some());
+        assert!(waiting(2).0.ring_later().is_some());
+        // One that users' code may keep.
+        let (first, _own, _) = waiting(1);
+        assert!(first.ring_later().is_some());
+        first.works(true);
+        assert!(waiting(1).0.ring_later().is_some());
+        // One that has ended: before it was rung for, and after.
+        let (first, _own, _) = waiting(1);
+        first.close();
+        first.ring_later();
+        assert!(waiting(1).0.ring_later().is_some());
+        let (first, _own, _) = waiting(1);
+        let (second, socket, _) = waiting(1);
+        assert!(first.ring_later().is_some() && second.ring_later().is_none());
+        first.close();
+        first.write_last_companions();
+        assert_eq!(socket.written.load(Ordering::Relaxed), 1);
     }
 }

@@ -228,6 +228,24 @@ impl Carrier {
         }
     }
 
+    /// Writes what the machine has for this socket, beside the task of another socket. `false`: the socket's
+    /// own task is needed.
+    pub(super) fn write_beside(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.worked || self.parting || !self.arrivals.is_empty() || self.bell.stirred() > 0 {
+            return false;
+        }
+        let driver = self.driver.clone();
+        self.bell.attend();
+        driver.now();
+        driver.speak(|locked| {
+            driver.act(locked.state, locked.now);
+            self.fill(locked, true);
+        });
+        let is_written = (self.out.is_empty() && !self.flushing) || matches!(self.poll_write(cx), Poll::Ready(Ok(())));
+        self.turn_is_over();
+        is_written && !self.more && !self.waits && !self.parting && !self.bell.poll_rung(cx)
+    }
+
     /// Takes what is to be passed on next.
     pub(super) fn take_arrivals(&mut self) -> Arrivals {
         std::mem::take(&mut self.arrivals)
@@ -485,11 +503,11 @@ impl Neighbours {
 mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicBool, Ordering};
-    use std::task::Waker;
+    use std::task::{Wake, Waker};
 
     use super::super::far;
     use super::*;
-    use dunlin_proto::wire::{Frame, codec};
+    use dunlin_proto::wire::{Frame, Names, codec};
     use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
     /// Takes nothing, and gives one byte; remembers whether a reader waits for more.
@@ -690,6 +708,42 @@ mod tests {
         fn peer(&self) -> String {
             "half closed".to_owned()
         }
+    }
+
+    /// How often a task was woken.
+    #[derive(Default)]
+    struct Task(AtomicU64);
+
+    impl Wake for Task {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn task_of_a_socket_written_beside_another_is_woken_by_the_next_ring() {
+        let driver = far::driver();
+        let far = far::joins(&driver);
+        let says = || {
+            let undeclared = Names::Undeclare { number: 1 };
+            driver.with(|state, now| state.machine.say_names(now, far.me().node, undeclared)).unwrap();
+        };
+        let (takes, taken) = (Arc::new(AtomicBool::new(true)), Arc::<Mutex<Vec<u8>>>::default());
+        let (bell, task) = (Arc::<Bell>::default(), Arc::<Task>::default());
+        let socket = HalfClosed { takes: takes.clone(), taken: taken.clone() };
+        let mut carrier = Carrier::new(driver.clone(), far::SOCKET, bell.clone(), Box::new(socket));
+        let waker = Waker::from(task.clone());
+        says();
+        assert!(carrier.write_beside(&mut Context::from_waker(&waker)));
+        let written = taken.lock().unwrap().len();
+        assert!(written > 0 && task.0.load(Ordering::Relaxed) == 0);
+        bell.ring();
+        assert_eq!(task.0.load(Ordering::Relaxed), 1);
+        // What the socket does not take is for its task.
+        takes.store(false, Ordering::Relaxed);
+        says();
+        assert!(!carrier.write_beside(&mut Context::from_waker(&waker)));
+        assert!(taken.lock().unwrap().len() == written && !carrier.out.is_empty());
     }
 
     #[test]

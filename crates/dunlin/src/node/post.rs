@@ -5,13 +5,13 @@
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, ready};
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use dunlin_proto::time::Time;
 
-use super::bell::Bell;
+use super::bell::{Bell, Writes};
 use super::carrier::{Carrier, Step};
 use super::state::Driver;
 use super::watch::{HELD_UP, Serves};
@@ -40,34 +40,42 @@ struct Desk {
 
 impl Post {
     pub(super) fn new(driver: Arc<Driver>, bell: Arc<Bell>, carrier: Carrier) -> Arc<Self> {
-        Arc::new(Self {
+        let post = Arc::new(Self {
             driver,
             bell,
             desk: Mutex::new(Desk { carrier, shift: 0, timed: 0 }),
             since: AtomicU64::new(0),
-        })
+        });
+        let socket = Arc::downgrade(&post) as Weak<dyn Writes>;
+        post.bell.serves(post.driver.number, socket);
+        post
     }
 
     /// Serves the socket for as long as it exists, or until another task has taken it over.
     pub(super) async fn serve(self: Arc<Self>, shift: u64) {
         poll_fn(|cx| self.poll(cx, shift)).await;
+        self.bell.write_last_companions();
     }
 
     fn poll(&self, cx: &mut Context<'_>, shift: u64) -> Poll<()> {
+        self.bell.write_companions();
         loop {
             let mut desk = lock(&self.desk);
             if desk.shift != shift {
                 return Poll::Ready(());
             }
             self.since.store(0, Ordering::Release);
+            self.bell.works(false);
             if ready!(desk.carrier.poll(cx)) == Step::Over {
                 return Poll::Ready(());
             }
             let since = self.driver.lately();
             self.since.store(since.0.max(1), Ordering::Release);
+            self.bell.works(true);
             let timed = desk.timed > 0;
             let mut arrivals = desk.carrier.take_arrivals();
             drop(desk);
+            self.bell.write_companions();
             arrivals.pass_on(&self.driver);
             let mut took = Duration::ZERO;
             if self.bell.stirred() > 0 {
@@ -82,6 +90,22 @@ impl Post {
             }
             desk.carrier.keep(arrivals);
             desk.timed = if took >= LONG { TIMED } else { desk.timed.saturating_sub(1) };
+        }
+    }
+}
+
+impl Writes for Post {
+    fn write_beside(&self, waker: Waker) {
+        let is_done = match self.desk.try_lock() {
+            // Its task has run since, and done that.
+            Ok(_) if self.bell.is_waiting() => true,
+            Ok(mut desk) if self.since.load(Ordering::Acquire) == 0 => {
+                desk.carrier.write_beside(&mut Context::from_waker(&waker))
+            }
+            _ => false,
+        };
+        if !is_done {
+            waker.wake();
         }
     }
 }
