@@ -182,7 +182,7 @@ fn processes(rounds: usize) {
 }
 
 /// Processes that wait at once.
-const PARKED: usize = 200_000;
+const PARKED: usize = 1_000_000;
 
 /// Name, how often the second part does it, definitions, and what is measured.
 const PROCESS_PROGRAMS: &[(&str, u32, &str, &str)] = &[
