@@ -415,7 +415,7 @@ impl AnyOutlet {
         self.agent.take_over()
     }
 
-    /// The sink of the words of the receiver's half, for while the agent stands by. `None`: it never does.
+    /// Takes the words of the receiver's half while the agent stands by. `None`: it never does.
     #[cfg(feature = "link")]
     pub fn word_sink(&self) -> Option<Arc<dyn WordSink>> {
         self.agent.word_sink()
@@ -494,7 +494,7 @@ impl AnyInlet {
         self.agent.take_returned()
     }
 
-    /// The sink of the words of the sender's half, for while the agent stands by. `None`: it never does.
+    /// Takes the words of the sender's half while the agent stands by. `None`: it never does.
     #[cfg(feature = "link")]
     pub fn word_sink(&self) -> Option<Arc<dyn WordSink>> {
         self.agent.word_sink()

@@ -60,17 +60,18 @@ impl Bell {
 
     pub(crate) fn ring(&self) {
         // Not within the lock: the woken task may wait again at once.
-        self.has_news.store(true, Ordering::Release);
-        if self.rung.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let waker = lock(&self.sleep).waker.take();
-        if let Some(waker) = waker {
+        if let Some(waker) = self.take_waker() {
             waker.wake();
             if self.for_anybody {
                 world::let_anybody_run_it();
             }
         }
+    }
+
+    /// Rings, and returns the waker of the task if it waits.
+    fn take_waker(&self) -> Option<Waker> {
+        self.has_news.store(true, Ordering::Release);
+        if self.rung.swap(true, Ordering::AcqRel) { None } else { lock(&self.sleep).waker.take() }
     }
 
     /// Rings for an end, and returns the waker of the task if it waits. The caller must wake it.
@@ -79,12 +80,7 @@ impl Bell {
     /// that task writes this one's socket too, and `None` is returned. For a second task that becomes ready,
     /// a runtime wakes another thread, which costs more than the write.
     fn ring_later(self: &Arc<Self>) -> Option<Waker> {
-        self.has_news.store(true, Ordering::Release);
-        if self.rung.swap(true, Ordering::AcqRel) {
-            return None;
-        }
-        let mut waker = lock(&self.sleep).waker.take();
-        waker.as_ref()?;
+        let mut waker = Some(self.take_waker()?);
         if let Some((node, socket)) = self.socket.get() {
             // (Without it, at the end of the thread, the task is woken.)
             let _ = LAST.try_with(|last| {

@@ -13,9 +13,9 @@ use dunlin_proto::id::SocketId;
 use dunlin_proto::time::Time;
 use tokio::io::{AsyncReadExt, AsyncWrite};
 
+use super::arrivals::Arrivals;
 use super::bell::Bell;
 use super::state::{Driver, Locked};
-use super::work::Arrivals;
 use crate::net::Socket;
 use crate::world::{self, Timer};
 

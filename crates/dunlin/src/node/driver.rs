@@ -23,6 +23,7 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use super::Peer;
 use super::applicant::{Applicant, Authorize};
+use super::arrivals::Arrivals;
 use super::bell::Bell;
 use super::carrier::Carrier;
 use super::error::UnsettledEnd;
@@ -38,7 +39,7 @@ use super::state::{Delivery, Driver, Entry, Errand, Guarded, Locked, Mailboxes, 
 use super::trim::{Trim, trim};
 use super::unsaid::{Abandoned, Losses};
 use super::watch::{Serves, Watch};
-use super::work::{Arrivals, discard};
+use super::work::discard;
 use crate::config::{BUFFERED_MAX, STRAIGHT_MIN};
 use crate::lock::lock;
 use crate::net::{self, Networks, Socket, Source};

@@ -158,6 +158,7 @@
 //! `leaving.rs` and `ending.rs` end a node.
 
 mod applicant;
+mod arrivals;
 mod bell;
 mod bridge;
 mod budget;

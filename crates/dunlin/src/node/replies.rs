@@ -22,6 +22,7 @@ use dunlin_proto::id::{ChannelId, Contact, NodeId};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{End, Which, limits};
 
+use super::arrivals::Arrivals;
 use super::budget::Budget;
 use super::codec::{self, Encoding, catch};
 use super::mailboxes::{Giver, through};
@@ -29,7 +30,7 @@ use super::state::{
     Awaited, Caller, Delivery, Driver, Errand, Held, Locked, NewReceiver, NewReceiverKind, NewSender, NewSenderKind,
     Replies, ReplySlot, State, Told,
 };
-use super::work::{Arrivals, discard};
+use super::work::discard;
 use crate::lock::lock;
 
 impl Delivery {
