@@ -45,7 +45,7 @@ impl Machine {
     }
 
     /// Whether everything marked has been acknowledged, or lost with its connection. Appends the nodes of
-    /// lost connections to `lost`.
+    /// connections that ended with values, or messages to mailboxes, unacknowledged to `lost`.
     pub fn is_past(&self, mark: &mut Mark, lost: &mut Vec<NodeId>) -> bool {
         mark.0.retain_mut(|marked| {
             let connection = self.endpoint.connections.get(marked.node);

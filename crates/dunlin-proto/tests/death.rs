@@ -8,7 +8,7 @@ use dunlin_proto::id::{ChannelId, DialId, Incarnation, Life, NodeId, SocketId};
 use dunlin_proto::identity::StandIn;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::Refusal;
-use dunlin_proto::wire::{Declaration, Expected, Face, Terms};
+use dunlin_proto::wire::{Declaration, End, Expected, Face, Terms};
 use dunlin_proto::{Action, Config, Down, Machine, SenderPlace, State};
 
 const CHANNEL: ChannelId = ChannelId(7);
@@ -515,4 +515,53 @@ fn peers_cause_few_dials_that_only_learn_whether_they_are_reached() {
     let up = net.states.iter().filter(|(node, _, state)| *node == 0 && matches!(state, State::Up(_))).count();
     assert_eq!(up, 21);
     assert_eq!(net.pending.iter().filter(|(node, _)| *node == 0).count(), 64);
+}
+
+/// Only this node acts.
+fn acts(net: &mut Net, me: usize) {
+    while let Some(action) = net.nodes[me].poll() {
+        net.act(me, action);
+    }
+}
+
+/// Two nodes, where the first may send eight values into a buffer of the second.
+fn with_credit() -> Net {
+    let mut net = Net::new(false, |_, _| {});
+    net.nodes[1].credit(net.now, CHANNEL, NodeId(1), 8);
+    net.run_for(SECOND);
+    net
+}
+
+#[test]
+fn goodbye_acknowledges_all_values_that_were_heard_before_it() {
+    let mut net = with_credit();
+    assert!(net.nodes[0].send_on_credit(net.now, CHANNEL, Bytes::from_static(b"first")));
+    acts(&mut net, 0);
+    // The first value is acknowledged with this, so no acknowledgement of the second is due for a while.
+    net.nodes[1].credit(net.now, CHANNEL, NodeId(1), 1);
+    acts(&mut net, 1);
+    assert!(net.nodes[0].send_on_credit(net.now, CHANNEL, Bytes::from_static(b"second")));
+    acts(&mut net, 0);
+    let (mut mark, mut lost) = (net.nodes[0].mark(), Vec::new());
+    assert!(!net.nodes[0].is_past(&mut mark, &mut lost));
+    net.nodes[1].leave(net.now);
+    acts(&mut net, 1);
+    assert!(net.nodes[0].is_past(&mut mark, &mut lost));
+    assert_eq!(lost, []);
+}
+
+#[test]
+fn only_values_are_lost_if_they_cross_a_goodbye() {
+    for sends in [false, true] {
+        let mut net = with_credit();
+        if sends {
+            assert!(net.nodes[0].send_on_credit(net.now, CHANNEL, Bytes::from_static(b"a value")));
+        }
+        net.nodes[0].end_proxy(net.now, CHANNEL, End::Gone);
+        let (mut mark, mut lost) = (net.nodes[0].mark(), Vec::new());
+        net.nodes[1].leave(net.now);
+        acts(&mut net, 1);
+        assert!(net.nodes[0].is_past(&mut mark, &mut lost));
+        assert_eq!(lost, if sends { vec![NodeId(2)] } else { vec![] });
+    }
 }

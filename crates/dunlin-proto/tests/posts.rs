@@ -352,6 +352,24 @@ fn schemas_are_compared_before_the_first_message() {
 }
 
 #[test]
+fn messages_that_cross_a_goodbye_are_lost() {
+    for writes in [false, true] {
+        let mut world = World::with_mailboxes(1);
+        world.post(1, message(1, 8)).unwrap();
+        world.settle();
+        world.post(1, message(2, 8)).unwrap();
+        assert_eq!(writes, writes && world.pair.write(SENDER, 16 << 10));
+        let mut mark = world.pair.machines[SENDER].mark();
+        let mut lost = Vec::new();
+        world.pair.machines[HOME].leave(world.pair.time());
+        assert!(world.pair.write(HOME, 16 << 10));
+        assert!(world.pair.read());
+        assert!(world.pair.machines[SENDER].is_past(&mut mark, &mut lost));
+        assert_eq!(lost, [THERE]);
+    }
+}
+
+#[test]
 fn node_leaves_once_its_messages_have_arrived() {
     let mut world = World::with_mailboxes(1);
     for n in 0..10 {

@@ -223,7 +223,7 @@ pub(crate) enum Attempt {
 pub(crate) struct Before {
     /// Its number at this side.
     pub(crate) lives: u64,
-    /// Whether everything had been acknowledged.
+    /// Whether all values of complete sends had been acknowledged, and all messages to mailboxes.
     pub(crate) was_flushed: bool,
 }
 
@@ -389,7 +389,7 @@ impl Connection {
     /// Begins a new life, numbered `run` or above. The queue of the old one is dropped.
     pub(crate) fn begin_life(&mut self, run: u64, lives: u64) {
         self.run = run;
-        self.before = Some(Before { lives: self.lives, was_flushed: self.outbox.is_done() });
+        self.before = Some(Before { lives: self.lives, was_flushed: !self.outbox.owes_values() });
         self.lives = lives;
         self.kept = None;
         self.was_up = false;

@@ -836,6 +836,18 @@ impl Outbox {
         count
     }
 
+    /// Whether values of complete sends, or messages to mailboxes, have not been acknowledged.
+    pub(crate) fn owes_values(&self) -> bool {
+        let is_message =
+            |written: &Written| matches!(written.read(), Some(Frame::Post(Post::Message { .. } | Post::More(_))));
+        self.unacked_sent() > 0 || self.posts.has_messages() || self.written.iter().any(is_message)
+    }
+
+    /// Whether this node leaves and has yet to write its goodbye: the next write may be its last.
+    pub(crate) fn says_goodbye(&self) -> bool {
+        self.goodbye == Goodbye::ToSay
+    }
+
     /// How many frames the other side is known to have received.
     pub(crate) fn acked(&self) -> u64 {
         self.acked

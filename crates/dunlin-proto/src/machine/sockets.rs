@@ -130,7 +130,9 @@ impl Machine {
         let silent = now >= connection.heartbeat_at(&self.endpoint.config);
         let overdue = connection.ack_at.is_some_and(|at| now >= at);
         let much = connection.inbox.must_acknowledge(&self.endpoint.config);
-        let rides = speaks && connection.inbox.acknowledges_beside(now, &self.endpoint.config);
+        // Nothing is acknowledged after a goodbye: the other side would count what it has sent as lost.
+        let last = connection.outbox.says_goodbye();
+        let rides = speaks && (last || connection.inbox.acknowledges_beside(now, &self.endpoint.config));
         let moment = if owed && (rides || silent || overdue || much) {
             connection.ack_at = None;
             Some(Frame::Ack { seen: connection.inbox.acknowledge(now) })

@@ -58,6 +58,11 @@ impl Queue {
         self.waiting.is_empty() && self.rest.is_empty()
     }
 
+    /// Whether messages have not been wholly written. Signals are none.
+    pub(crate) fn has_messages(&self) -> bool {
+        !self.rest.is_empty() || self.waiting.iter().any(|waiting| matches!(waiting, Waiting::Message(..)))
+    }
+
     /// How many messages have not been wholly written.
     pub(crate) fn len(&self) -> usize {
         self.waiting.len() + usize::from(!self.rest.is_empty())
