@@ -157,6 +157,16 @@ impl<'a, T> Guard<'a, T> {
         self.tag & bits != 0
     }
 
+    /// Takes `one` from the number in the bits `number`. `false`: it is zero.
+    #[inline(always)]
+    pub(crate) fn take_one(&mut self, number: u32, one: u32) -> bool {
+        let is_one_there = self.has_any(number);
+        if is_one_there {
+            self.tag -= one;
+        }
+        is_one_there
+    }
+
     #[inline(always)]
     pub(crate) fn set(&mut self, bits: u32) {
         self.tag |= bits;

@@ -1333,9 +1333,9 @@ impl<T> Chan<T> {
 
     // ---- ending
 
-    fn end(&self, bits: u32) {
+    fn end(&self, g: Guard<'_, Inner<T>>, bits: u32) {
         let mut after = After::new();
-        let hub = self.end_here(bits, &mut after);
+        let hub = Self::end_here(g, bits, &mut after);
         if bits & (NO_RECEIVER | RETIRED) != 0
             && let Some(hub) = hub
         {
@@ -1344,8 +1344,7 @@ impl<T> Chan<T> {
     }
 
     /// Returns the broadcast that this channel belongs to.
-    fn end_here(&self, bits: u32, after: &mut After<T>) -> Option<Arc<HubOf<T>>> {
-        let mut g = self.lock();
+    fn end_here(mut g: Guard<'_, Inner<T>>, bits: u32, after: &mut After<T>) -> Option<Arc<HubOf<T>>> {
         let news = bits & !g.tag;
         g.set(bits);
         after.wakes.add(g.waiter.take());
@@ -1390,25 +1389,18 @@ impl<T> Chan<T> {
     }
 
     pub(crate) fn sender_gone(&self) {
-        if !self.is_one_of_several(SENDERS, ONE_SENDER) {
-            self.end(NO_SENDER);
-        }
+        self.value_gone(SENDERS, ONE_SENDER, NO_SENDER);
     }
 
     pub(crate) fn receiver_gone(&self) {
-        if !self.is_one_of_several(RECEIVERS, ONE_RECEIVER) {
-            self.end(NO_RECEIVER);
-        }
+        self.value_gone(RECEIVERS, ONE_RECEIVER, NO_RECEIVER);
     }
 
-    /// Uncounts one of several values. `false`: it is the only one.
-    fn is_one_of_several(&self, several: u32, one: u32) -> bool {
+    fn value_gone(&self, several: u32, one: u32, gone: u32) {
         let mut g = self.lock();
-        let is = g.has_any(several);
-        if is {
-            g.tag -= one;
+        if !g.take_one(several, one) {
+            self.end(g, gone);
         }
-        is
     }
 
     /// Counts another value for the sending end, which the caller makes; from then on the next drop of one
@@ -1435,13 +1427,13 @@ impl<T> Chan<T> {
     /// Uncounts the caller's value if another value stands for the sending end as well. `true`: one does.
     #[cfg(feature = "serde")]
     pub(crate) fn unmove_sender(&self) -> bool {
-        self.is_one_of_several(SENDERS, ONE_SENDER)
+        self.lock().take_one(SENDERS, ONE_SENDER)
     }
 
     /// The same for the receiving end.
     #[cfg(feature = "serde")]
     pub(crate) fn unmove_receiver(&self) -> bool {
-        self.is_one_of_several(RECEIVERS, ONE_RECEIVER)
+        self.lock().take_one(RECEIVERS, ONE_RECEIVER)
     }
 
     /// Whether more than one value stands for the sending end.
@@ -1457,7 +1449,7 @@ impl<T> Chan<T> {
     }
 
     pub(crate) fn retire(&self) {
-        self.end(RETIRED);
+        self.end(self.lock(), RETIRED);
     }
 
     /// Retires the channel from the receiver here. If another node keeps the buffered values, the channel is
