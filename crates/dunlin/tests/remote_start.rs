@@ -4,6 +4,7 @@
 #[path = "support/starts.rs"]
 mod starts;
 
+use bytes::Bytes;
 use dunlin::node::NameError;
 use dunlin::prelude::*;
 use dunlin::{RemoteFunction, StartError, StartFailure, exit, monitor};
@@ -136,6 +137,28 @@ async fn refusals_are_typed_and_give_the_ends_back() {
     let process = there.spawn_on("others", count_words(lines)).await.unwrap();
     drop(tx);
     assert_eq!(process.await.unwrap(), 0);
+}
+
+/// The words before a start are bytes, so each side may be told what is none of them.
+#[dunlin::test]
+async fn words_that_cannot_be_read_start_nothing() {
+    let [here, there] = nodes("words").await;
+    let mut guests = there.acceptor::<Call<Bytes, Bytes>>("another").await.unwrap();
+    let answers = spawn(async move {
+        let mut callee = guests.recv().await.unwrap().into_face();
+        callee.accept().await.unwrap().reply(Bytes::from_static(b"krill")).unwrap();
+    });
+    let (why, arguments) = refused::<half>(here.spawn_on("another", half(4)).await);
+    assert_eq!((why, arguments), (StartFailure::Unreadable, (4,)));
+    answers.await.unwrap();
+
+    let _offer = there.offer("worker").function::<half>().await.unwrap();
+    let mut asks = here.client::<Call<Bytes, Bytes>>("worker").await.unwrap();
+    let not_offered = asks.call(Bytes::from_static(b"\x06unread")).await.unwrap();
+    for unreadable in [&b""[..], b"\x09krill", b"\x01krill", b"\x01\xff"] {
+        assert_eq!(asks.call(Bytes::copy_from_slice(unreadable)).await.unwrap(), not_offered);
+    }
+    assert_eq!(here.spawn_on("worker", half(4)).await.unwrap().await.unwrap(), Ok(2));
 }
 
 #[dunlin::test]

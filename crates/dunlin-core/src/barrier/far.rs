@@ -13,6 +13,8 @@ use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 
+use serde::{Deserialize, Serialize};
+
 use super::Barrier;
 use super::group::{Down, Up};
 use super::parties::Parties;
@@ -25,6 +27,14 @@ use crate::portable::carrier::{Agent, AnyShared, CarriedEnd, Chore, Several, Sha
 
 /// How many messages of one side may be in transit. More wait at their sender.
 const WORDS: usize = 4;
+
+/// A message of either direction. There is one type because each one's channels are compiled anew, and these
+/// are in every program.
+#[derive(Serialize, Deserialize)]
+enum Word {
+    Up(Up),
+    Down(Down),
+}
 
 impl Barrier {
     /// Its number among all enrolments in this program.
@@ -40,8 +50,8 @@ impl Barrier {
 
     /// This enrolment moves elsewhere: makes the agents that stand here for it.
     pub(crate) fn into_agents(self) -> Several {
-        let (reports, heard) = ends::<Up, MayPoison, MayPoison>(&fifo(WORDS), Location::caller());
-        let (says, words) = ends::<Down, MayPoison, MayPoison>(&fifo(WORDS), Location::caller());
+        let (reports, heard) = ends::<Word, MayPoison, MayPoison>(&fifo(WORDS), Location::caller());
+        let (says, words) = ends::<Word, MayPoison, MayPoison>(&fifo(WORDS), Location::caller());
         let agents = vec![Agent::Inlet(Inlet::new(reports).into()), Agent::Outlet(Outlet::new(words).into())];
         self.parties.stand_for_group(self.place);
         Several { agents, chore: Box::pin(keep(self, heard, says)) }
@@ -59,8 +69,8 @@ impl Barrier {
 
     /// An enrolment on a barrier that another node keeps.
     pub(crate) fn adopt() -> (Self, Several) {
-        let (reports, heard) = ends::<Up, MayPoison, MayPoison>(&rendezvous(), Location::caller());
-        let (says, words) = ends::<Down, MayPoison, MayPoison>(&fifo(WORDS), Location::caller());
+        let (reports, heard) = ends::<Word, MayPoison, MayPoison>(&rendezvous(), Location::caller());
+        let (says, words) = ends::<Word, MayPoison, MayPoison>(&fifo(WORDS), Location::caller());
         let agents = vec![Agent::Outlet(Outlet::new(heard).into()), Agent::Inlet(Inlet::new(says).into())];
         let parties = Arc::new(Parties::new(Location::caller()));
         parties.go_far();
@@ -86,10 +96,11 @@ impl AnyShared for Parties {
 }
 
 /// Runs at the keeper: receives a group's messages and answers them. Dropping it resigns for the group.
-async fn keep(group: Barrier, mut heard: Receiver<Up>, mut says: Sender<Down>) {
+async fn keep(group: Barrier, mut heard: Receiver<Word>, mut says: Sender<Word>) {
     let (parties, place) = (&group.parties, group.place);
     let listen = async {
-        while let Ok(word) = heard.recv().await {
+        // (No honest group sends a word of the other direction.)
+        while let Ok(Word::Up(word)) = heard.recv().await {
             if !parties.hear_up(place, word) {
                 return;
             }
@@ -97,7 +108,7 @@ async fn keep(group: Barrier, mut heard: Receiver<Up>, mut says: Sender<Down>) {
     };
     let talk = async {
         while let Some(word) = poll_fn(|cx| parties.poll_down(place, cx)).await {
-            if says.send(word).await.is_err() {
+            if says.send(Word::Down(word)).await.is_err() {
                 return;
             }
         }
@@ -115,11 +126,11 @@ impl Drop for Over {
 }
 
 /// Runs at a group's node: reports its state, and receives when a phase is complete.
-fn belong(over: Over, mut reports: Sender<Up>, mut words: Receiver<Down>) -> Chore {
+fn belong(over: Over, mut reports: Sender<Word>, mut words: Receiver<Word>) -> Chore {
     Box::pin(async move {
         let parties = &over.0;
         let listen = async {
-            while let Ok(word) = words.recv().await {
+            while let Ok(Word::Down(word)) = words.recv().await {
                 if !parties.hear_down(word) {
                     return;
                 }
@@ -127,7 +138,7 @@ fn belong(over: Over, mut reports: Sender<Up>, mut words: Receiver<Down>) -> Cho
         };
         let talk = async {
             while let Some(word) = poll_fn(|cx| parties.poll_up(cx)).await {
-                if reports.send(word).await.is_err() {
+                if reports.send(Word::Up(word)).await.is_err() {
                     return;
                 }
             }

@@ -206,7 +206,7 @@ mod trim;
 mod unsaid;
 mod watch;
 mod watching;
-mod words;
+pub(crate) mod words;
 mod work;
 
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The messages of a node's own services, inquiries and roles.
+//! The messages of a node's own services: inquiries, roles, offers of functions.
 //!
 //! They travel as bytes, encoded and decoded here: a program compiles channels for each type of message,
 //! about three seconds of processor time each in a release build.
@@ -9,13 +9,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// This message as the value of a channel.
-pub(super) fn encode(message: &impl Serialize) -> Bytes {
+pub(crate) fn encode(message: &impl Serialize) -> Bytes {
     // Only a type that postcard cannot represent fails, and no message of these services has one.
     postcard::to_stdvec(message).expect("a message of a node's own services can be encoded").into()
 }
 
 /// The message of a value. `None`: a node of another version sent it, or one that breaks the protocol.
-pub(super) fn decode<T: DeserializeOwned>(value: &Bytes) -> Option<T> {
+pub(crate) fn decode<T: DeserializeOwned>(value: &Bytes) -> Option<T> {
     match postcard::take_from_bytes(value) {
         Ok((message, [])) => Some(message),
         _ => None,

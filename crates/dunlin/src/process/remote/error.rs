@@ -45,6 +45,9 @@ pub enum StartFailure {
     /// The offer ended before it answered.
     #[error("the offer has not answered: {0}")]
     NoAnswer(RecvError),
+    /// The answer of the node that has the offer cannot be decoded.
+    #[error("the answer of the node that has the offer cannot be decoded")]
+    Unreadable,
     /// The time that the start was [given](super::SpawnOn::within) has passed, and no node has the offer.
     #[error("the time for the start has passed")]
     TimedOut,

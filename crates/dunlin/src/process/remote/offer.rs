@@ -5,14 +5,15 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use dunlin_core::{Callee, Receiver, alt, future};
 use tokio::sync::watch;
 
 use super::begin::begin;
 use super::function::RemoteFunction;
-use super::request::{Answer, Asks, Starts, function_name};
+use super::request::{Admission, Answer, Asks, Refusal, Starts, function_name};
 use super::rules::{Allow, Rules};
-use crate::node::{Guest, NameError, Node, Peer};
+use crate::node::{Guest, NameError, Node, Peer, words};
 use crate::world;
 
 /// How many processes an offer lets run at once, unless it says otherwise.
@@ -126,7 +127,12 @@ impl<'a> IntoFuture for Offering<'a> {
             }
             // The last, so that whoever finds the offer finds its functions.
             let guests = node.acceptor::<Asks>(&name).await?;
-            world::spawn_own(serve(guests, closed, move |peer, function: String| rules.check(peer, &function)));
+            let answer = move |peer, function: Bytes| {
+                let function = words::decode::<String>(&function).ok_or(Refusal::NotOffered);
+                let admission: Admission = function.and_then(|function| rules.check(peer, &function));
+                words::encode(&admission)
+            };
+            world::spawn_own(serve(guests, closed, answer));
             Ok(FunctionOffer { name, _open: open })
         })
     }

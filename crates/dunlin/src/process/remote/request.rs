@@ -1,5 +1,6 @@
 //! What the two nodes of a start say to each other.
 
+use bytes::Bytes;
 use dunlin_core::{Call, Portable, Sender};
 use serde::{Deserialize, Serialize};
 
@@ -7,8 +8,12 @@ use super::super::mailbox::Address;
 use super::super::pid::Pid;
 use super::function::RemoteFunction;
 
-/// What a node asks before it sends arguments: whether it may start the function of this name.
-pub(super) type Asks = Call<String, Result<(), Refusal>>;
+/// What a node asks before it sends arguments: whether it may start the function of this name, a `String`. The
+/// answer is an [`Admission`]. Both are [bytes](crate::node::words).
+pub(super) type Asks = Call<Bytes, Bytes>;
+
+/// Whether a function may be started.
+pub(super) type Admission = Result<(), Refusal>;
 
 /// What starts a function.
 pub(super) type Starts<F> = Call<StartOf<F>, Answer<StartOf<F>>>;

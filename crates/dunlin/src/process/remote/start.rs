@@ -13,8 +13,8 @@ use super::super::pid::Pid;
 use super::error::{StartError, StartFailure};
 use super::function::{RemoteCall, RemoteFunction};
 use super::handle::RemoteProcess;
-use super::request::{Answer, Asks, Start, StartOf, Starts, function_name};
-use crate::node::Node;
+use super::request::{Admission, Answer, Asks, Start, StartOf, Starts, function_name};
+use crate::node::{Node, words};
 use crate::time::{Deadline, Instant};
 use crate::world;
 
@@ -157,8 +157,8 @@ async fn ask<F: RemoteFunction>(node: &Node, offer: &str, limit: Limit) -> Resul
         Some(left) => client.within(left).await?,
         None => client.await?,
     };
-    match limit.run(asks.call(F::NAME.to_owned())).await {
-        Ok(answer) => answer.map_err(StartFailure::from),
+    match limit.run(asks.call(words::encode(&F::NAME))).await {
+        Ok(answer) => words::decode::<Admission>(&answer).ok_or(StartFailure::Unreadable)?.map_err(StartFailure::from),
         Err(CallError::NotTaken { why, .. }) => Err(not_taken(why)),
         Err(CallError::NoReply(error)) => Err(StartFailure::NoAnswer(error)),
         Err(CallError::Unknown { .. }) => Err(StartFailure::NotTaken(Why::NodeLost)),
