@@ -5,12 +5,13 @@
 //! take many steps. So all comparisons that one frame causes share [`STEPS`] steps, and the driver charges
 //! the steps taken to the node that sent the frame.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 use dunlin_schema::limits::STEPS;
 use dunlin_schema::{Difference, Sides, compare_encoded};
 
+use crate::sorted::SortedMap;
 use crate::wire::{Declaration, Expected, Face};
 
 /// How many outcomes are remembered ...
@@ -58,7 +59,7 @@ impl Pair {
 /// The outcomes of the latest comparisons, and the steps that they took.
 #[derive(Clone, Debug)]
 pub(crate) struct Comparisons {
-    known: BTreeMap<Pair, Option<Difference>>,
+    known: SortedMap<Pair, Option<Difference>>,
     /// Oldest first.
     order: VecDeque<Pair>,
     bytes: usize,
@@ -69,7 +70,7 @@ pub(crate) struct Comparisons {
 
 impl Default for Comparisons {
     fn default() -> Self {
-        let (known, order) = (BTreeMap::new(), VecDeque::new());
+        let (known, order) = (SortedMap::new(), VecDeque::new());
         Self { known, order, bytes: 0, steps_left: STEPS, steps: 0 }
     }
 }

@@ -1,12 +1,11 @@
 //! Frames that other nodes have yet to acknowledge.
 
-use std::collections::BTreeMap;
-
 use crate::channel::Waiting;
 use crate::connection::outbox::Unwritten;
 use crate::connection::{Before, Connection};
 use crate::id::{ChannelId, Incarnation, Life, NodeId};
 use crate::machine::{Endpoint, Machine};
+use crate::sorted::SortedMap;
 
 /// Everything that the channels of a node had sent at one moment: see [`Machine::mark`].
 #[derive(Clone, Debug)]
@@ -83,10 +82,10 @@ impl Machine {
     /// The nodes that have not acknowledged everything sent to them, and how many values of complete sends
     /// are unacknowledged there.
     pub fn unacknowledged(&self) -> Vec<(Life, u64)> {
-        let mut detained_for: BTreeMap<NodeId, usize> = BTreeMap::new();
+        let mut detained_for: SortedMap<NodeId, usize> = SortedMap::new();
         for (_, proxy) in self.channels.proxies.survey().filter(|(_, proxy)| !proxy.backlog.is_empty()) {
             let detained = proxy.backlog.iter().filter(|(_, what)| is_sent(what)).count();
-            *detained_for.entry(proxy.home).or_default() += detained;
+            *detained_for.get_or_default(proxy.home) += detained;
         }
         let mut unacknowledged = Vec::new();
         for (node, connection) in self.endpoint.connections.iter() {

@@ -64,8 +64,6 @@ mod config;
 pub mod connection;
 mod flush;
 pub mod id;
-#[doc(hidden)]
-pub mod id_map;
 pub mod identity;
 #[cfg(feature = "link")]
 #[doc(hidden)]
@@ -86,6 +84,8 @@ mod relay;
 #[doc(hidden)]
 pub mod seldom;
 mod signal;
+#[doc(hidden)]
+pub mod sorted;
 pub mod source;
 pub mod time;
 pub mod wire;

@@ -7,9 +7,9 @@
 //! taken back: there the last quarter of the table is for sources that have little ([`has_place`]).
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
 
 use crate::id::SocketId;
+use crate::sorted::{SortedMap, SortedSet};
 
 /// The source of a socket, as far as it can be counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -117,9 +117,9 @@ pub(crate) fn most_frequent(sources: &[Source]) -> usize {
 /// How many places of a table each source has.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shares {
-    places: BTreeMap<Source, Share>,
+    places: SortedMap<Source, Share>,
     /// By the number of places; of sources with equally many, the one that has had places longest comes last.
-    order: BTreeSet<(usize, Reverse<u64>, Source)>,
+    order: SortedSet<(usize, Reverse<u64>, Source)>,
     sum: usize,
     /// How many sources have been added.
     arrivals: u64,
@@ -154,7 +154,7 @@ impl Shares {
 
     pub(crate) fn take(&mut self, source: Source) {
         let arrivals = &mut self.arrivals;
-        let share = self.places.entry(source).or_insert_with(|| {
+        let share = self.places.get_or_insert_with(source, || {
             *arrivals += 1;
             Share { places: 0, arrival: *arrivals }
         });

@@ -23,8 +23,8 @@ mod pool;
 use std::collections::VecDeque;
 
 use crate::id::ChannelId;
-use crate::id_map::IdMap;
 use crate::misbehaved::PeerMisbehaved;
+use crate::sorted::SortedMap;
 use crate::source::Source;
 use crate::wire::{Kind, limits};
 pub(crate) use charge::{Charge, Charges, FLOOR, HALF, Ledger, WATCH, Way, cost, may_stand};
@@ -84,8 +84,8 @@ pub(crate) struct Account {
     lent: u64,
     /// The intended sum of the two when credit was last given.
     window: u64,
-    announced: IdMap<ChannelId, Announced>,
-    numbers: IdMap<u64, ChannelId>,
+    announced: SortedMap<ChannelId, Announced>,
+    numbers: SortedMap<u64, ChannelId>,
     /// Values whose channels have room: first those for which a receive waits; then small ones, which need no
     /// room in the pool while the connection has some itself; then large ones.
     queues: [VecDeque<(ChannelId, u64)>; 3],
@@ -107,8 +107,8 @@ impl Default for Account {
             answers: 0,
             lent: 0,
             window: FLOOR,
-            announced: IdMap::new(),
-            numbers: IdMap::new(),
+            announced: SortedMap::new(),
+            numbers: SortedMap::new(),
             queues: Default::default(),
             waits: false,
             unarrived: 0,

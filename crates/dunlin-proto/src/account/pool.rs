@@ -1,11 +1,11 @@
 //! The limit for everything that the connections of a node make it keep.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use super::charge::{END, FLOOR, cost};
 use crate::config::Config;
 use crate::id::NodeId;
-use crate::id_map::IdMap;
+use crate::sorted::SortedMap;
 use crate::source::Source;
 
 /// How much is for halves besides four values, however little a node may keep.
@@ -25,9 +25,9 @@ pub(crate) struct Pool {
     pub(super) lent: u64,
     pub(super) lent_max: u64,
     credit_max: u64,
-    pub(super) shares: BTreeMap<Source, Share>,
+    pub(super) shares: SortedMap<Source, Share>,
     /// For what nodes have declared here, with their sources. It may be kept longer than their connections.
-    declared: IdMap<NodeId, (Source, u64)>,
+    declared: SortedMap<NodeId, (Source, u64)>,
     /// The connections with announcements that wait for room here, in order.
     pub(crate) waiting: VecDeque<NodeId>,
 }
@@ -55,8 +55,8 @@ impl Pool {
             lent: 0,
             lent_max,
             credit_max: (config.credit_max as u64).max(FLOOR),
-            shares: BTreeMap::new(),
-            declared: IdMap::new(),
+            shares: SortedMap::new(),
+            declared: SortedMap::new(),
             waiting: VecDeque::new(),
         }
     }
@@ -117,7 +117,7 @@ impl Pool {
             return false;
         }
         self.reserved += cost;
-        self.shares.entry(from).or_default().reserved += cost;
+        self.shares.get_or_default(from).reserved += cost;
         true
     }
 
@@ -130,7 +130,7 @@ impl Pool {
     }
 
     pub(super) fn change(&mut self, from: Source, change: impl FnOnce(&mut Share)) {
-        let share = self.shares.entry(from).or_default();
+        let share = self.shares.get_or_default(from);
         change(share);
         if *share == Share::default() {
             self.shares.remove(&from);

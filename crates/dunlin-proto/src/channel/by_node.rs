@@ -1,11 +1,10 @@
 //! Halves of channels, and which of them the end of a node's life affects.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use crate::id::{ChannelId, NodeId};
-use crate::id_map::IdMap;
+use crate::sorted::{SortedMap, SortedSet};
 
 /// How many changes are noted before halves that are gone are removed from the notes.
 const CHANGES_MIN: usize = 64;
@@ -30,12 +29,12 @@ impl<T: Concerns> Concerns for Box<T> {
 /// what it affects, however many halves there are.
 #[derive(Clone, Debug)]
 pub(crate) struct ByNode<T> {
-    halves: BTreeMap<ChannelId, Half<T>>,
+    halves: SortedMap<ChannelId, Half<T>>,
     /// Halves that may have changed, and some that are gone.
     changed: Vec<ChannelId>,
-    listed: BTreeSet<(NodeId, ChannelId)>,
+    listed: SortedSet<(NodeId, ChannelId)>,
     /// The nodes under which a half is listed, if it is.
-    names: IdMap<ChannelId, Vec<NodeId>>,
+    names: SortedMap<ChannelId, Vec<NodeId>>,
     /// How many halves were examined because lives have ended, or in a search.
     visited: Cell<u64>,
 }
@@ -49,10 +48,10 @@ struct Half<T> {
 impl<T> Default for ByNode<T> {
     fn default() -> Self {
         Self {
-            halves: BTreeMap::new(),
+            halves: SortedMap::new(),
             changed: Vec::new(),
-            listed: BTreeSet::new(),
-            names: IdMap::new(),
+            listed: SortedSet::new(),
+            names: SortedMap::new(),
             visited: Cell::new(0),
         }
     }

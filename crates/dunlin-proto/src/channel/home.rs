@@ -1,6 +1,5 @@
 //! The home of a channel: calls of its driver, and frames from the sending halves.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,6 +11,7 @@ use crate::id::{ChannelId, Contact, NodeId, Request, Ticket};
 use crate::machine::{Action, Declined};
 use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
+use crate::sorted::SortedMap;
 use crate::wire::codec::WireError;
 use crate::wire::{Declaration, End, Failure, Frame, FromHome, Head, Kind, Rejection, Terms, ToHome, Travel, Which};
 
@@ -51,7 +51,7 @@ impl Channels {
         declaration: impl Into<Arc<Declaration>>,
         node: NodeId,
     ) {
-        let attached = BTreeMap::from([(node, Attached::new(terms.credits))]);
+        let attached = SortedMap::from_iter([(node, Attached::new(terms.credits))]);
         self.remove_home(peers, channel);
         self.homes.insert(channel, Box::new(Home { attached, ..Home::new(terms, declaration.into(), false) }));
     }
@@ -267,17 +267,17 @@ impl Channels {
         // A half that is gone sends nothing more, but may wait for the outcome of its offers. A half that has
         // asked to be admitted, without an answer yet, is not notified; but if a receiver is left for what it
         // has sent on credits, it is both admitted and notified.
-        let (mut kept, mut over) = (BTreeMap::new(), BTreeMap::new());
+        let (mut kept, mut over) = (SortedMap::new(), SortedMap::new());
         for (node, half) in std::mem::take(&mut home.attached) {
             let stays = !half.gone && (half.told || how == End::Retired);
             if stays { &mut kept } else { &mut over }.insert(node, half);
         }
         let mut charges: Vec<(NodeId, Charge)> = Vec::new();
-        for (node, half) in &mut kept {
+        for (node, half) in kept.iter_mut() {
             charges.extend(half.charges.drain().map(|charge| (*node, charge)));
         }
         home.attached = kept;
-        for (node, half) in &mut over {
+        for (node, half) in over.iter_mut() {
             self.free_half(peers, *node, channel, half);
         }
         for (node, charge) in charges {

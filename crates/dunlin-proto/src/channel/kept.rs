@@ -144,7 +144,7 @@ impl Channels {
         for (from, charge) in buffered {
             self.give_back_to(peers, from, channel, charge);
         }
-        for (node, half) in &mut home.attached {
+        for (node, half) in home.attached.iter_mut() {
             self.free_half(peers, *node, channel, half);
         }
         self.free_guest(peers, channel);

@@ -23,16 +23,16 @@ pub(crate) use travel::state::Visitor;
 pub use travel::state::{Arrival, Leaving, ReceiverPlace, SenderPlace, Trip};
 pub use travel::{Passage, Stand, Unsettled};
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::account::{Charge, Charges, Ledger, may_stand};
 use crate::id::{ChannelId, ChoiceId, Contact, NodeId, Request, Ticket};
-use crate::id_map::IdMap;
 use crate::misbehaved::PeerMisbehaved;
 use crate::seldom::{First, Seldom};
+use crate::sorted::SortedMap;
 use crate::source::Source;
 use crate::wire::{Declaration, End, Failure, Head, Rejection, Terms, limits};
 use by_node::{ByNode, Concerns};
@@ -50,14 +50,14 @@ pub(crate) struct Channels {
     /// Receivers that have arrived here in messages, and are not used yet.
     pub(crate) visitors: ByNode<Visitor>,
     /// The channels of guests, and what each costs which node, until their halves attach.
-    guests: IdMap<ChannelId, (Contact, Charge)>,
+    guests: SortedMap<ChannelId, (Contact, Charge)>,
     /// Places for the replies of calls.
     pub(crate) replies: Replies,
     /// How many messages with ends have been packed.
     trips: Trip,
     /// The messages with ends in them that pass through this node and have not been taken. Each has the end's
     /// early lapse, if its taker has reported one before the outcome was known here.
-    pub(crate) passing: BTreeMap<Trip, EarlyLapse>,
+    pub(crate) passing: SortedMap<Trip, EarlyLapse>,
     /// Ends from here that are not in use elsewhere are to be [used](crate::Machine::hurry) now.
     hurries: bool,
 }
@@ -374,7 +374,7 @@ pub(crate) struct Home {
     pub(crate) declaration: Arc<Declaration>,
     /// Whether several nodes may have a sending half.
     pub(crate) many: bool,
-    pub(crate) attached: BTreeMap<NodeId, Attached>,
+    pub(crate) attached: SortedMap<NodeId, Attached>,
     pub(crate) rare: Seldom<Rare>,
     /// Whether the receiver is here or in a message.
     pub(crate) phase: Seldom<HomePhase>,
@@ -410,7 +410,7 @@ impl Home {
             terms,
             declaration,
             many,
-            attached: BTreeMap::new(),
+            attached: SortedMap::new(),
             rare: Seldom::default(),
             phase: Seldom::default(),
             buffered: Ledger::default(),

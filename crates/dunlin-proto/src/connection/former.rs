@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{Before, Connection, Traffic};
 use crate::id::{ConnectionId, Incarnation, Life, NodeId};
-use crate::id_map::IdMap;
+use crate::sorted::SortedMap;
 use crate::source::{Shares, Source};
 use crate::time::Time;
 
@@ -62,7 +62,7 @@ pub(crate) struct Former {
     promises: VecDeque<Promised>,
     shares: Shares,
     /// The life of each node that was met last, and when its record was removed.
-    met: IdMap<NodeId, (Incarnation, Time)>,
+    met: SortedMap<NodeId, (Incarnation, Time)>,
     /// The same, in the order of those times.
     met_order: VecDeque<(Time, NodeId)>,
 }

@@ -7,9 +7,9 @@ use bytes::{Bytes, BytesMut};
 use crate::account::{Account, Charge};
 use crate::config::Config;
 use crate::id::ChannelId;
-use crate::id_map::IdMap;
 use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
+use crate::sorted::SortedMap;
 use crate::time::Time;
 use crate::wire::Head;
 
@@ -65,7 +65,7 @@ pub(crate) struct Inbox {
     pub(crate) again: u64,
     /// A part of a frame has arrived.
     pub(crate) within_frame: bool,
-    unfinished: IdMap<ChannelId, Unfinished>,
+    unfinished: SortedMap<ChannelId, Unfinished>,
     /// What is kept of received values.
     pub(crate) account: Account,
     pub(crate) stall: Stall,

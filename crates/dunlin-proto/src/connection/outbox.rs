@@ -3,7 +3,7 @@
 //! A numbered frame gets its number when it is first written, not when it is queued. So control frames
 //! overtake waiting values, and there is still only one sequence to resume.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -12,9 +12,9 @@ use super::window::Window;
 use crate::account::{Credit, cost};
 use crate::config::Config;
 use crate::id::{ChannelId, Ticket};
-use crate::id_map::IdMap;
 use crate::planted::planted;
 use crate::post::queue::Queue;
+use crate::sorted::{SortedMap, SortedSet};
 use crate::time::Time;
 use crate::wire::{Frame, Head, Memory, Post, Relay, Signal, ToHome, codec, limits};
 
@@ -231,7 +231,7 @@ pub(crate) enum Recalled {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outbox {
     control: Control,
-    streams: IdMap<ChannelId, Stream>,
+    streams: SortedMap<ChannelId, Stream>,
     /// How many streams there have been.
     born: u64,
     /// The channel of the stream that finished last. It stays until another one finishes: a channel that
@@ -239,7 +239,7 @@ pub(crate) struct Outbox {
     idle: Option<ChannelId>,
     /// The empty queue of an earlier one, for reuse.
     spare: VecDeque<ToHome>,
-    relayed: IdMap<u64, Relayed>,
+    relayed: SortedMap<u64, Relayed>,
     /// Messages for mailboxes.
     posts: Queue,
     /// The channels, relayed sockets and messages for mailboxes with something to send, in the order of their
@@ -265,7 +265,7 @@ pub(crate) struct Outbox {
     /// What may be sent without an announcement.
     credit: Credit,
     /// The channels of announced values, by the numbers of the announcements.
-    announced: IdMap<u64, ChannelId>,
+    announced: SortedMap<u64, ChannelId>,
     announcements: u64,
     /// How many channels have no turns until their values are admitted...
     parked: usize,
@@ -274,7 +274,7 @@ pub(crate) struct Outbox {
     /// What the waiting values sent on credits cost, in all streams.
     queued: u64,
     /// The channels whose senders wait until less is queued.
-    short: BTreeSet<ChannelId>,
+    short: SortedSet<ChannelId>,
     /// Of those, the channels whose streams have become short enough.
     roomy: Vec<ChannelId>,
     /// When no more than this is queued, all of `short` may have room.
@@ -817,7 +817,7 @@ impl Outbox {
         let is_sent = |said: &ToHome| matches!(said, ToHome::Value { head: Head::Sent, .. });
         let mut count = 0;
         // For each channel, whether the last piece written belongs to such a value.
-        let mut last: BTreeMap<ChannelId, bool> = BTreeMap::new();
+        let mut last: SortedMap<ChannelId, bool> = SortedMap::new();
         for written in &self.written {
             match written.read() {
                 Some(Frame::ToHome(channel, said)) => {

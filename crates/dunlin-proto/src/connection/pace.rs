@@ -1,8 +1,8 @@
 //! Rate limits for events that a peer can cause: a burst at once, and then a steady pace.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::sorted::SortedMap;
 use crate::source::Source;
 use crate::time::Time;
 
@@ -56,7 +56,7 @@ impl Pace {
 /// A [`Rate`] for each source.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Paces {
-    paces: BTreeMap<Source, Pace>,
+    paces: SortedMap<Source, Pace>,
     /// From this many entries on, those that are fully available again are removed.
     many: usize,
 }
@@ -73,7 +73,7 @@ impl Paces {
             self.paces.retain(|_, pace| pace.full_at > now);
             self.many = 2 * self.paces.len();
         }
-        self.paces.entry(source).or_default().next(now, rate);
+        self.paces.get_or_default(source).next(now, rate);
     }
 
     pub(crate) fn give_back(&mut self, source: Source, times: u32, rate: Rate) {

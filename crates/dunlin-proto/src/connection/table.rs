@@ -6,12 +6,11 @@
 //! is counted.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use super::Connection;
 use crate::id::NodeId;
-use crate::id_map::IdMap;
+use crate::sorted::{SortedMap, SortedSet};
 use crate::source::{Shares, Source, has_place};
 use crate::time::Time;
 
@@ -21,9 +20,9 @@ const UNMET_MAX: usize = 1024;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Connections {
-    records: IdMap<NodeId, Connection>,
+    records: SortedMap<NodeId, Connection>,
     /// One entry for each record with a due time, the same as there.
-    due: BTreeSet<(Time, NodeId)>,
+    due: SortedSet<(Time, NodeId)>,
     /// How many lives of connections have begun.
     lives: u64,
     /// The nodes whose record is new, or has rested: perhaps nothing uses it.
@@ -37,14 +36,17 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
+    #[inline]
     pub(crate) fn get(&self, node: NodeId) -> Option<&Connection> {
         self.records.get(&node)
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, node: NodeId) -> Option<&mut Connection> {
         self.records.get_mut(&node)
     }
 
+    #[inline]
     pub(crate) fn contains(&self, node: NodeId) -> bool {
         self.records.contains_key(&node)
     }

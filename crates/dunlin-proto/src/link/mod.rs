@@ -31,7 +31,7 @@ mod tests;
 mod violation;
 pub(crate) mod word;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
@@ -42,6 +42,7 @@ use crate::config::Config;
 use crate::connection::inbox::{Arrived, Begun, Inbox};
 use crate::connection::outbox::SMALL;
 use crate::id::{ChannelId, Ticket};
+use crate::sorted::SortedMap;
 use crate::time::Time;
 use crate::wire::codec::link::{self as codec, Front};
 use crate::wire::{Head, Which};
@@ -101,9 +102,9 @@ pub struct Link {
     slab: Vec<Option<Half>>,
     free: Vec<u32>,
     /// The homes that wait for their sending halves to attach, by the numbers of their channels...
-    homes: BTreeMap<u64, u32>,
+    homes: SortedMap<u64, u32>,
     /// ... and the sending halves, by the aliases that the peer gave them, that wait for their homes.
-    attaching: BTreeMap<u64, u32>,
+    attaching: SortedMap<u64, u32>,
     /// Answers of this side to itself, for offers that were not sent yet.
     answers: VecDeque<(u32, Word)>,
     /// The latest time to acknowledge what was read.
@@ -120,8 +121,8 @@ impl Link {
             inbox: Inbox::default(),
             slab: Vec::new(),
             free: Vec::new(),
-            homes: BTreeMap::new(),
-            attaching: BTreeMap::new(),
+            homes: SortedMap::new(),
+            attaching: SortedMap::new(),
             answers: VecDeque::new(),
             ack_at: None,
         }

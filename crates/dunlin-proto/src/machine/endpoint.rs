@@ -1,7 +1,7 @@
 //! A node among others: its connections and sockets, what it sends over them, and what it keeps for their
 //! other ends.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -20,12 +20,12 @@ use crate::connection::pace::Paces;
 use crate::connection::table::Connections;
 use crate::connection::{Carried, Connection};
 use crate::id::{ChannelId, Contact, DialId, Incarnation, Life, NodeId, SocketId, Ticket};
-use crate::id_map::IdMap;
 use crate::identity::Identity;
 use crate::misbehaved::PeerMisbehaved;
 use crate::post::state::Mailboxes;
 use crate::random::Random;
 use crate::relay::streams::{Relays, is_relayed};
+use crate::sorted::{SortedMap, SortedSet};
 use crate::source::{Shares, Source};
 use crate::time::Time;
 use crate::wire::{Declaration, Frame, limits};
@@ -53,7 +53,7 @@ pub(crate) struct Endpoint {
     pub(crate) mailboxes: Mailboxes,
     /// The number of this node's last watch. No two have the same, whatever life they belong to.
     pub(crate) watches: u64,
-    pub(super) dials: IdMap<DialId, Dial>,
+    pub(super) dials: SortedMap<DialId, Dial>,
     /// The dials of addresses that this node only learned from others, by the source of the address.
     pub(super) told_dials: Shares,
     /// How many of them failed, by the source of the address.
@@ -62,7 +62,7 @@ pub(crate) struct Endpoint {
     pub(crate) undialled: VecDeque<Undialled>,
     /// The nodes that are dialled only for others, and some that no longer are. Bounded by the number
     /// allowed.
-    pub(crate) dialled_back: BTreeSet<NodeId>,
+    pub(crate) dialled_back: SortedSet<NodeId>,
     pub(super) next_dial: u64,
     pub(crate) leaving: bool,
     /// See [`Machine::replaced_by`].
@@ -97,11 +97,11 @@ impl Endpoint {
             relays: Relays::default(),
             mailboxes: Mailboxes::default(),
             watches: 0,
-            dials: IdMap::new(),
+            dials: SortedMap::new(),
             told_dials: Shares::default(),
             told_by: Paces::default(),
             undialled: VecDeque::new(),
-            dialled_back: BTreeSet::new(),
+            dialled_back: SortedSet::new(),
             next_dial: 0,
             leaving: false,
             replaced: None,

@@ -1,12 +1,10 @@
 //! The present sockets, what each is used for, and the dials under way.
 
-use std::collections::BTreeSet;
-
 use bytes::{Bytes, BytesMut};
 
 use crate::id::{ConnectionId, Incarnation, Life, NodeId, SocketId};
-use crate::id_map::IdMap;
 use crate::planted::planted;
+use crate::sorted::{SortedMap, SortedSet};
 use crate::source::{Shares, Source};
 use crate::time::Time;
 use crate::wire::handshake::{Bound, Hello, Resume, Welcome};
@@ -133,22 +131,24 @@ impl Socket {
 /// The present sockets, and which of them have yet to complete the handshake, or are parting.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sockets {
-    all: IdMap<SocketId, Socket>,
+    all: SortedMap<SocketId, Socket>,
     /// Those that carry no connection, by the time at which they are closed.
-    shaking: BTreeSet<(Time, SocketId)>,
+    shaking: SortedSet<(Time, SocketId)>,
     /// The ones among them that were accepted and have not confirmed a `Welcome`, by source and by whether
     /// their `Hello` has arrived; the oldest comes first in each group.
-    unproven: BTreeSet<(Source, bool, Time, SocketId)>,
+    unproven: SortedSet<(Source, bool, Time, SocketId)>,
     shares: Shares,
     /// How many are parting.
     parting: usize,
 }
 
 impl Sockets {
+    #[inline]
     pub(crate) fn get(&self, id: SocketId) -> Option<&Socket> {
         self.all.get(&id)
     }
 
+    #[inline]
     pub(crate) fn get_mut(&mut self, id: SocketId) -> Option<&mut Socket> {
         self.all.get_mut(&id)
     }

@@ -1,11 +1,12 @@
 //! What a node has declared, and the state of each declaration.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::{is_home, is_name};
 use crate::id::{ChannelId, Life, NodeId};
 use crate::seldom::{First, Seldom};
+use crate::sorted::{SortedMap, SortedSet};
 use crate::time::Time;
 use crate::wire::{Declaration, Face, Names, Room, Status, limits};
 
@@ -124,14 +125,14 @@ struct Met {
     /// It has a partner for good, on this channel.
     joined: Option<ChannelId>,
     /// At a home: the partners that were found.
-    partners: BTreeSet<Life>,
+    partners: SortedSet<Life>,
     /// The holders of declarations that conflict with it.
-    conflicts: BTreeSet<Life>,
+    conflicts: SortedSet<Life>,
 }
 
 impl First for Met {
     fn first() -> &'static Self {
-        static NOBODY: Met = Met { joined: None, partners: BTreeSet::new(), conflicts: BTreeSet::new() };
+        static NOBODY: Met = Met { joined: None, partners: SortedSet::new(), conflicts: SortedSet::new() };
         &NOBODY
     }
 }
@@ -171,7 +172,7 @@ const CONFLICTS_MAX: usize = 16;
 pub struct Directory {
     server: Option<NodeId>,
     // Boxed: a node of a B-tree is about half empty where numbers ascend.
-    ends: BTreeMap<u64, Box<End>>,
+    ends: SortedMap<u64, Box<End>>,
     said: VecDeque<(NodeId, Names)>,
     events: VecDeque<DirectoryEvent>,
 }

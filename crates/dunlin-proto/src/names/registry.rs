@@ -1,6 +1,6 @@
 //! The server's side: which node has declared what, and which ends are joined.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::{is_home, is_name, is_of_bundle};
 use crate::comparisons::Comparisons;
 use crate::connection::Down;
 use crate::id::{ChannelId, Incarnation, Life, NodeId};
-use crate::id_map::IdMap;
+use crate::sorted::{SortedMap, SortedSet};
 use crate::source::{Shares, Source, share};
 use crate::time::Time;
 use crate::wire::{Declaration, Face, Names, Room, Status, limits};
@@ -143,7 +143,7 @@ struct Member {
     addresses: Vec<String>,
     source: Source,
     /// Its declarations, by number: their names.
-    ends: BTreeMap<u64, Arc<str>>,
+    ends: SortedMap<u64, Arc<str>>,
     bytes: usize,
     /// The connection to it is dead.
     lost: bool,
@@ -201,9 +201,9 @@ pub struct Registry {
     quiet_until: Option<Time>,
     /// No lease ends before this; perhaps none ends then either.
     due: Option<Time>,
-    members: IdMap<NodeId, Member>,
+    members: SortedMap<NodeId, Member>,
     /// Declarations in the order of arrival.
-    names: BTreeMap<Arc<str>, Vec<Declared>>,
+    names: SortedMap<Arc<str>, Vec<Declared>>,
     /// How many names each source has.
     shares: Shares,
     answers: VecDeque<(Life, Names)>,
@@ -213,7 +213,7 @@ pub struct Registry {
 impl Registry {
     /// The first server of its names.
     pub fn new(config: RegistryConfig) -> Self {
-        let (members, names) = (IdMap::new(), BTreeMap::new());
+        let (members, names) = (SortedMap::new(), SortedMap::new());
         let (shares, answers, comparisons) = (Shares::default(), VecDeque::new(), Comparisons::default());
         Self { config, quiet_until: None, due: None, members, names, shares, answers, comparisons }
     }
@@ -336,7 +336,7 @@ impl NameService for Registry {
     }
 
     fn entries_from<'a>(&'a self, first: &str) -> Box<dyn Iterator<Item = NameEntry<'a>> + 'a> {
-        let names = self.names.range::<str, _>((Bound::Included(first), Bound::Unbounded));
+        let names = self.names.range::<str>((Bound::Included(first), Bound::Unbounded));
         Box::new(names.flat_map(move |(name, ends)| {
             ends.iter().map(move |end| {
                 let is_joined = || ends.iter().any(|other| end.is_home() && other.is_joined_to(end));
@@ -400,7 +400,7 @@ impl Registry {
             incarnation: life.incarnation,
             addresses: Vec::new(),
             source: Source::Unknown,
-            ends: BTreeMap::new(),
+            ends: SortedMap::new(),
             bytes: 0,
             lost: false,
         });
@@ -416,7 +416,7 @@ impl Registry {
         // What follows does not depend on what the last message has left of its budget.
         self.comparisons.begin_frame();
         let life = Life { node, incarnation: member.incarnation };
-        let names: BTreeSet<Arc<str>> = member.ends.values().cloned().collect();
+        let names: SortedSet<Arc<str>> = member.ends.values().cloned().collect();
         names.iter().for_each(|name| self.remove_all(name, |end| end.life == life));
         self.members.remove(&node);
         names.iter().for_each(|name| self.settle(name));
@@ -456,14 +456,15 @@ impl Registry {
     fn remove_all(&mut self, name: &str, is_gone: impl Fn(&Declared) -> bool) {
         let Some((name, mut ends)) = self.names.remove_entry(name) else { return };
         let gone: Vec<Declared> = ends.extract_if(.., |end| is_gone(end)).collect();
-        let joined = |ends: &[Declared]| -> BTreeSet<(ChannelId, Life)> {
+        let joined = |ends: &[Declared]| -> SortedSet<(ChannelId, Life)> {
             ends.iter().filter_map(|end| Some((end.joined_to()?, end.life))).collect()
         };
-        let mut homes = BTreeMap::new();
+        let mut homes = SortedMap::new();
         for home in ends.iter().filter(|end| end.is_home()) {
-            homes.entry(home.channel).or_insert(home);
+            homes.get_or_insert_with(home.channel, || home);
         }
-        for (channel, partner) in joined(&gone).difference(&joined(&ends)) {
+        let remain = joined(&ends);
+        for (channel, partner) in joined(&gone).iter().filter(|of_gone| !remain.contains(*of_gone)) {
             if let Some(home) = homes.get(channel).filter(|home| home.lease.is_none()) {
                 self.answers.push_back((home.life, Names::Gone { number: home.number, partner: *partner }));
             }

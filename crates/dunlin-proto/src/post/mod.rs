@@ -20,8 +20,6 @@ pub(crate) mod queue;
 mod room;
 pub(crate) mod state;
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 
 use crate::account::{Charge, cost};
@@ -31,6 +29,7 @@ use crate::id::{Contact, MailboxId, NodeId};
 use crate::machine::{Action, Declined, Endpoint, Machine};
 use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
+use crate::sorted::SortedMap;
 use crate::time::Time;
 use crate::wire::{Declaration, Expected, Face, Frame, Post, limits};
 use queue::Arriving;
@@ -71,7 +70,7 @@ impl Endpoint {
         match self.mailboxes.0.get_mut(&to.number) {
             Some(mailbox) if mailbox.bits == to.bits => {
                 let posts_max = mailbox.posts_max;
-                let granted = mailbox.from.entry(node).or_insert_with(|| Granted::new(posts_max));
+                let granted = mailbox.from.get_or_insert_with(node, || Granted::new(posts_max));
                 granted.arrives(to.number, cost(total))?;
                 if let Some(connection) = self.connections.get_mut(node) {
                     connection.posts.here.insert(to.number);
@@ -103,7 +102,7 @@ impl Endpoint {
         let there = declared(Face::Sender, schema);
         let is_unfit = !self.fits(now, node, &here, &there);
         let Some(mailbox) = self.mailboxes.0.get_mut(&to.number) else { return };
-        mailbox.from.entry(node).or_insert_with(|| Granted::new(posts_max)).is_unfit = is_unfit;
+        mailbox.from.get_or_insert_with(node, || Granted::new(posts_max)).is_unfit = is_unfit;
         if let Some(connection) = self.connections.get_mut(node) {
             connection.posts.here.insert(to.number);
         }
@@ -176,7 +175,7 @@ impl Machine {
     pub fn open_mailbox(&mut self, mailbox: MailboxId, schema: Bytes, posts_max: u32) {
         let MailboxId { number, bits } = mailbox;
         let declared = declared(Face::Receiver, schema);
-        self.endpoint.mailboxes.0.insert(number, Mailbox { bits, declared, posts_max, from: BTreeMap::new() });
+        self.endpoint.mailboxes.0.insert(number, Mailbox { bits, declared, posts_max, from: SortedMap::new() });
     }
 
     /// There is no such mailbox any more. Messages that have not been received are still to be
@@ -218,7 +217,7 @@ impl Machine {
         }
         let queued_max = queued_max(&self.endpoint.config);
         let connection = self.endpoint.connection(node);
-        let room = connection.posts.there.entry(to.number).or_default();
+        let room = connection.posts.there.get_or_default(to.number);
         // An honest node gives no credit for more.
         if connection.outbox.queued_posts() >= queued_max {
             connection.posts.waiting.insert(to.number);

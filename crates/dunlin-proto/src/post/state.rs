@@ -1,13 +1,11 @@
 //! What a node and its connections know of mailboxes, and what their driver learns of them.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use bytes::Bytes;
 
 use super::queue::Arriving;
 use super::room::{Granted, Room};
 use crate::id::{Contact, NodeId};
-use crate::id_map::IdMap;
+use crate::sorted::{SortedMap, SortedSet};
 use crate::wire::Declaration;
 
 /// Why a message was not sent.
@@ -55,24 +53,24 @@ pub(super) struct Mailbox {
     pub(super) declared: Declaration,
     pub(super) posts_max: u32,
     /// The nodes that have sent to it, in the present lives of their connections.
-    pub(super) from: BTreeMap<NodeId, Granted>,
+    pub(super) from: SortedMap<NodeId, Granted>,
 }
 
 /// The mailboxes of this node that others may send to.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Mailboxes(pub(super) IdMap<u64, Mailbox>);
+pub(crate) struct Mailboxes(pub(super) SortedMap<u64, Mailbox>);
 
 /// What one connection has to do with mailboxes, in its present life.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Posts {
     /// Mailboxes of the other node to which this one has sent.
-    pub(super) there: BTreeMap<u64, Room>,
+    pub(super) there: SortedMap<u64, Room>,
     /// Those of them to which a message did not fit.
-    pub(super) waiting: BTreeSet<u64>,
+    pub(super) waiting: SortedSet<u64>,
     /// At least one of them waits until less is queued.
     pub(super) is_long: bool,
     /// Mailboxes of this node to which the other one has sent.
-    pub(super) here: BTreeSet<u64>,
+    pub(super) here: SortedSet<u64>,
     /// The message that is arriving in pieces.
     pub(super) arriving: Option<Arriving>,
 }

@@ -1,11 +1,11 @@
 //! The streams of relayed sockets: those of this node, and those between others.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 
 use crate::id::{NodeId, SocketId};
-use crate::id_map::IdMap;
+use crate::sorted::SortedMap;
 use crate::source::{Shares, Source};
 use crate::wire::limits;
 
@@ -52,8 +52,8 @@ pub(crate) struct End {
 /// The sockets that others relay for this node, and the streams that it relays.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Relays {
-    pub(crate) streams: BTreeMap<Key, Stream>,
-    pub(crate) sockets: IdMap<SocketId, Key>,
+    pub(crate) streams: SortedMap<Key, Stream>,
+    pub(crate) sockets: SortedMap<SocketId, Key>,
     next: u64,
     /// How many sockets this node relays for each source.
     pub(crate) shares: Shares,

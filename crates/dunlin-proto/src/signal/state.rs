@@ -1,11 +1,10 @@
 //! The watches of a connection, and what a driver learns of signals.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use crate::account::Charge;
 use crate::id::{Contact, NodeId, ProcessId};
 use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
+use crate::sorted::{SortedMap, SortedSet};
 use crate::wire::{Exit, limits};
 
 /// Why a signal was not sent.
@@ -86,9 +85,9 @@ pub enum SignalHears {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watches {
     /// Those of this node on processes of the other one.
-    asked: BTreeSet<u64>,
+    asked: SortedSet<u64>,
     /// Those of the other node on processes of this one.
-    here: BTreeMap<u64, Charge>,
+    here: SortedMap<u64, Charge>,
 }
 
 impl Watches {
@@ -106,7 +105,7 @@ impl Watches {
     }
 
     /// The life of the connection is over: the watches of this node that this ends.
-    pub(super) fn take_asked(&mut self) -> BTreeSet<u64> {
+    pub(super) fn take_asked(&mut self) -> SortedSet<u64> {
         std::mem::take(&mut self.asked)
     }
 

@@ -5,7 +5,7 @@
 //! channel, so that a message takes no detour. One more task per node dials, keeps the time, and does the
 //! work of channels without a socket.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use dunlin_proto::id::{ChannelId, DialId, Life, NodeId, SocketId};
-use dunlin_proto::id_map::IdMap;
+use dunlin_proto::sorted::SortedMap;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::Refusal;
 use dunlin_proto::wire::{End, Rejection, Which};
@@ -80,23 +80,23 @@ impl Driver {
                 state: Mutex::new(State {
                     machine,
                     stretched: Halves::default(),
-                    by_core: BTreeMap::new(),
-                    first: BTreeMap::new(),
-                    awaited: IdMap::new(),
-                    arriving: BTreeMap::new(),
-                    passing: BTreeMap::new(),
-                    returned: IdMap::new(),
+                    by_core: SortedMap::new(),
+                    first: SortedMap::new(),
+                    awaited: SortedMap::new(),
+                    arriving: SortedMap::new(),
+                    passing: SortedMap::new(),
+                    returned: SortedMap::new(),
                     replies: Replies::default(),
                     kept: Kept::default(),
                     shelf: Shelf::default(),
-                    late: IdMap::new(),
-                    sockets: IdMap::new(),
+                    late: SortedMap::new(),
+                    sockets: SortedMap::new(),
                     next_socket: 0,
                     batches: 0,
                     trim: Trim::default(),
                     mailboxes: Mailboxes::default(),
                     signals: Signals::default(),
-                    parting: IdMap::new(),
+                    parting: SortedMap::new(),
                     dials: Vec::new(),
                     authorize: None,
                     applicants: Vec::new(),

@@ -1,12 +1,12 @@
 //! How users end a node: `leave` and `flush`; and how the nodes of a runtime of dunlin's own end with it.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use dunlin_proto::id::NodeId;
+use dunlin_proto::sorted::SortedSet;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -125,7 +125,7 @@ impl Node {
                 state.flushes.push(Flush { owing, detained, mark: None, lost: Vec::new(), told });
             }
         });
-        let lost: BTreeSet<NodeId> = flushed.await.map_err(|_| NameError::Left)?.into_iter().collect();
+        let lost: SortedSet<NodeId> = flushed.await.map_err(|_| NameError::Left)?.into_iter().collect();
         if lost.is_empty() {
             return Ok(driver.speak(|locked| locked.state.unwritten.tell(first))?);
         }

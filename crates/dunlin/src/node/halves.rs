@@ -1,32 +1,32 @@
 //! A map from halves of channels.
 
 use dunlin_proto::id::ChannelId;
-use dunlin_proto::id_map::IdMap;
+use dunlin_proto::sorted::SortedMap;
 use dunlin_proto::wire::Which;
 
 use super::id::Half;
 
 /// Something for each half. A half that was found last is found again without a search.
 pub(super) struct Halves<V> {
-    senders: IdMap<ChannelId, V>,
-    receivers: IdMap<ChannelId, V>,
+    senders: SortedMap<ChannelId, V>,
+    receivers: SortedMap<ChannelId, V>,
 }
 
 impl<V> Default for Halves<V> {
     fn default() -> Self {
-        Self { senders: IdMap::new(), receivers: IdMap::new() }
+        Self { senders: SortedMap::new(), receivers: SortedMap::new() }
     }
 }
 
 impl<V> Halves<V> {
-    fn of(&self, which: Which) -> &IdMap<ChannelId, V> {
+    fn of(&self, which: Which) -> &SortedMap<ChannelId, V> {
         match which {
             Which::Sender => &self.senders,
             Which::Receiver => &self.receivers,
         }
     }
 
-    fn of_mut(&mut self, which: Which) -> &mut IdMap<ChannelId, V> {
+    fn of_mut(&mut self, which: Which) -> &mut SortedMap<ChannelId, V> {
         match which {
             Which::Sender => &mut self.senders,
             Which::Receiver => &mut self.receivers,

@@ -4,7 +4,6 @@
 //! `dunlin ping` and `dunlin names list` use it. Names go in pages over a rendezvous, so a page is made when
 //! the one before it has been received: a node keeps one page for each inquirer, and no more than 32 in all.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -15,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use dunlin_core::{Call, Sender, ToClient, ToServer};
 use dunlin_macros::Bundle;
-use dunlin_proto::id_map::IdMap;
+use dunlin_proto::sorted::SortedMap;
 use dunlin_proto::source::{Source, has_place};
 use dunlin_proto::wire::Face;
 use serde::{Deserialize, Serialize};
@@ -243,7 +242,7 @@ fn unreadable() -> crate::Error {
 
 /// The present inquirers.
 #[derive(Debug, Default)]
-pub(super) struct Inquirers(BTreeMap<Source, Arc<()>>);
+pub(super) struct Inquirers(SortedMap<Source, Arc<()>>);
 
 /// An inquirer's place, for as long as this exists.
 pub(super) type Place = Arc<()>;
@@ -256,7 +255,7 @@ impl Inquirers {
         self.0.retain(|_, place| held(place) > 0);
         let all = self.0.values().map(held).sum();
         let mine = self.0.get(&source).map_or(0, held);
-        has_place(INQUIRERS_MAX, all, mine).then(|| self.0.entry(source).or_default().clone())
+        has_place(INQUIRERS_MAX, all, mine).then(|| self.0.get_or_default(source).clone())
     }
 }
 
@@ -271,7 +270,7 @@ pub(super) struct Pages {
 #[derive(Debug, Default)]
 struct UnderWay {
     /// By age, the oldest first.
-    pages: IdMap<u64, (Source, Held)>,
+    pages: SortedMap<u64, (Source, Held)>,
     next: u64,
 }
 
@@ -323,8 +322,8 @@ impl UnderWay {
     /// The place of the oldest page of the source with most pages, if this source has fewer, and still has no
     /// more with that place.
     fn take_from_greatest(&mut self, source: Source) -> Option<OwnedSemaphorePermit> {
-        let mut shares: BTreeMap<Source, usize> = BTreeMap::new();
-        self.pages.values().for_each(|(source, _)| *shares.entry(*source).or_default() += 1);
+        let mut shares: SortedMap<Source, usize> = SortedMap::new();
+        self.pages.values().for_each(|(source, _)| *shares.get_or_default(*source) += 1);
         let (greatest, most) = shares.iter().max_by_key(|(_, pages)| **pages)?;
         if shares.get(&source).copied().unwrap_or_default() + 1 >= *most {
             return None;

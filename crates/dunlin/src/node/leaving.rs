@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
-use dunlin_proto::id_map::IdMap;
+use dunlin_proto::sorted::SortedMap;
 
 use super::error::{Unacknowledged, UnsettledEnd};
 use super::id::Half;
@@ -81,7 +81,7 @@ impl State {
     /// The nodes that have not acknowledged everything, and how many values of complete sends that is.
     pub(super) fn unacknowledged(&self) -> Vec<Unacknowledged> {
         let unacknowledged = self.machine.unacknowledged().into_iter();
-        let mut found: IdMap<NodeId, (Life, u64)> =
+        let mut found: SortedMap<NodeId, (Life, u64)> =
             unacknowledged.map(|(life, values)| (life.node, (life, values))).collect();
         for (peer, unsaid) in self.unsaid() {
             if peer != self.machine.me().node {

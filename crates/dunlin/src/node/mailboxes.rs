@@ -9,7 +9,6 @@
 //! Messages are decoded by their receiver. Until then, a [`Receipt`] stands for what the message takes here.
 
 use std::cell::RefCell;
-use std::collections::btree_map::IntoValues;
 use std::sync::{Arc, Mutex, Weak};
 use std::task::Waker;
 
@@ -165,10 +164,10 @@ impl Remote {
     }
 
     /// Returns the wakers of the operations that look again.
-    fn change(&self, change: impl FnOnce(&mut RemoteState)) -> IntoValues<u64, Waker> {
+    fn change(&self, change: impl FnOnce(&mut RemoteState)) -> Vec<Waker> {
         let mut state = lock(&self.state);
         change(&mut state);
-        std::mem::take(&mut state.waiting).into_values()
+        std::mem::take(&mut state.waiting).into_values().collect()
     }
 }
 

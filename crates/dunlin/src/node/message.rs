@@ -433,7 +433,7 @@ fn pack_paired(
     }
     let (core, kind, policy) = (end.channel, end.kind, end.policy);
     let fresh = id::channel();
-    let channel = core.map_or(fresh, |core| *locked.state.first.entry(core).or_insert(fresh));
+    let channel = core.map_or(fresh, |core| *locked.state.first.get_or_insert_with(core, || fresh));
     let terms = Terms { window: WINDOW, credits: 0, value_max: locked.state.machine.value_max() };
     locked.state.machine.pair(channel, terms);
     let going = match which(kind) {

@@ -6,7 +6,7 @@
 //! file, each group in its own: `driver.rs`, `work.rs`, `leaving.rs`, `ending.rs`, `bridge/`, `hub/`.
 
 use std::any::Any;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::task::{Context, Poll, Wake, Waker};
@@ -18,7 +18,7 @@ use dunlin_core::agent::{Event, PassedOn};
 use dunlin_core::carrier::{AnyInlet, AnyOutlet, CarriedEnd, Value};
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::{ChannelId, Contact, DialId, Life, MailboxId, NodeId, SocketId, Ticket};
-use dunlin_proto::id_map::IdMap;
+use dunlin_proto::sorted::{SortedMap, SortedSet};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, End, Failure, Terms, Which};
 use dunlin_proto::{Closed, HomeHears, Machine, ProxyHears, Replied};
@@ -48,27 +48,27 @@ pub(crate) struct State {
     // Boxed: a node of a B-tree is a third empty, or more.
     pub(super) stretched: Halves<Box<Stretched>>,
     /// The halves here, by their channels in the core.
-    pub(super) by_core: BTreeMap<CoreId, Half>,
+    pub(super) by_core: SortedMap<CoreId, Half>,
     /// Channels in the core with an end in a message for the first time, and their names there.
-    pub(super) first: BTreeMap<CoreId, ChannelId>,
+    pub(super) first: SortedMap<CoreId, ChannelId>,
     /// Channels with ends that messages wait for, to be at rest, and the halves that have those messages.
-    pub(super) awaited: IdMap<ChannelId, BTreeSet<Half>>,
+    pub(super) awaited: SortedMap<ChannelId, SortedSet<Half>>,
     /// Ends of messages that are here and perhaps received, which has not been announced; by their channels
     /// in the core.
-    pub(super) arriving: BTreeMap<CoreId, ChannelId>,
+    pub(super) arriving: SortedMap<CoreId, ChannelId>,
     /// Receivers that left in a message of this node and returned through others before this node knew that
     /// the message had been taken. `None`: it was discarded.
-    pub(super) returned: IdMap<ChannelId, Option<AnyInlet>>,
+    pub(super) returned: SortedMap<ChannelId, Option<AnyInlet>>,
     /// Messages that are here and not received, unread or with ends in them, and that may be forwarded as
     /// they are.
-    pub(super) passing: BTreeMap<PassedOn, Passing>,
+    pub(super) passing: SortedMap<PassedOn, Passing>,
     pub(super) replies: Replies,
     pub(crate) kept: Kept,
     pub(crate) shelf: Shelf,
     /// Homes that have ended here, until their senders have noticed, and how messages on them are encoded.
     /// Values in transit on credits are lost for their senders, and the ends in them are dropped here.
-    pub(super) late: IdMap<ChannelId, Encoding>,
-    pub(super) sockets: IdMap<SocketId, Entry>,
+    pub(super) late: SortedMap<ChannelId, Encoding>,
+    pub(super) sockets: SortedMap<SocketId, Entry>,
     pub(super) next_socket: u64,
     /// How many batches of words have arrived over sockets.
     pub(super) batches: u64,
@@ -76,7 +76,7 @@ pub(crate) struct State {
     pub(super) mailboxes: Mailboxes,
     pub(super) signals: Signals,
     /// Sockets that are to be closed once their remaining output is written.
-    pub(super) parting: IdMap<SocketId, Closed>,
+    pub(super) parting: SortedMap<SocketId, Closed>,
     pub(super) dials: Vec<(DialId, String)>,
     /// Whether other nodes may have connections with this one. `None`: all may.
     pub(super) authorize: Option<Authorize>,
@@ -117,8 +117,8 @@ pub(crate) struct State {
 /// The places for replies of a node.
 #[derive(Default)]
 pub(super) struct Replies {
-    pub(super) awaited: IdMap<ChannelId, Awaited>,
-    pub(super) held: IdMap<ChannelId, Arc<Held>>,
+    pub(super) awaited: SortedMap<ChannelId, Awaited>,
+    pub(super) held: SortedMap<ChannelId, Arc<Held>>,
 }
 
 /// A reply to a call of this node, whose request has gone out.
@@ -519,15 +519,15 @@ pub(super) struct RemoteState {
     /// The schema of what was sent first.
     pub(super) schema: Bytes,
     /// Operations that wait for room.
-    pub(super) waiting: BTreeMap<u64, Waker>,
+    pub(super) waiting: SortedMap<u64, Waker>,
     pub(super) next: u64,
 }
 
 /// The mailboxes of a node.
 #[derive(Default)]
 pub(super) struct Mailboxes {
-    pub(super) here: IdMap<u64, Arc<dyn Inbox>>,
-    pub(super) there: BTreeMap<(NodeId, MailboxId), Weak<Remote>>,
+    pub(super) here: SortedMap<u64, Arc<dyn Inbox>>,
+    pub(super) there: SortedMap<(NodeId, MailboxId), Weak<Remote>>,
     /// When `there` has this many entries, those that are gone are removed.
     pub(super) sweep_at: usize,
 }

@@ -1,12 +1,12 @@
 //! What a node owes to the callers that end it: waiting flushes, values that could not be written, and what
 //! remains of it when its last handle is dropped.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use dunlin_proto::Mark;
 use dunlin_proto::id::{ChannelId, NodeId};
-use dunlin_proto::id_map::IdMap;
+use dunlin_proto::sorted::{SortedMap, SortedSet};
 use tokio::sync::oneshot;
 
 use super::error::{NodeError, Unwritten};
@@ -57,9 +57,9 @@ impl Losses {
 /// A call of [`Node::flush`](super::Node::flush) that waits.
 pub(super) struct Flush {
     /// Halves with messages whose sends are complete, and which wait for an end in them to be at rest.
-    pub(super) owing: BTreeSet<Half>,
+    pub(super) owing: SortedSet<Half>,
     /// Channels whose values wait until the home is known, and the node that is believed to have it.
-    pub(super) detained: IdMap<ChannelId, Option<NodeId>>,
+    pub(super) detained: SortedMap<ChannelId, Option<NodeId>>,
     /// Set once these two are empty.
     pub(super) mark: Option<Mark>,
     pub(super) lost: Vec<NodeId>,

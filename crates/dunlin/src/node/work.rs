@@ -12,7 +12,7 @@
 //! work delays the socket for too long, another task takes the socket over (`post.rs`). A channel whose works
 //! have taken long gets a thread for them.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -20,6 +20,7 @@ use std::time::Duration;
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::HomeHears;
 use dunlin_proto::id::{ChannelId, NodeId};
+use dunlin_proto::sorted::SortedSet;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::Which;
 use tokio::sync::oneshot;
@@ -425,7 +426,7 @@ impl State {
 
     /// A message on `carrying` waits until an end of `channel`, which is in it, is at rest.
     pub(super) fn wait_for(&mut self, channel: ChannelId, carrying: Half) {
-        self.awaited.get_or_insert_with(channel, BTreeSet::new).insert(carrying);
+        self.awaited.get_or_insert_with(channel, SortedSet::new).insert(carrying);
     }
 
     /// Something of this channel has been settled: messages that wait for one of its ends try again.

@@ -1,7 +1,5 @@
 //! A receiver that travels, and the home with it.
 
-use std::collections::BTreeSet;
-
 use bytes::Bytes;
 
 use super::declaration;
@@ -12,6 +10,7 @@ use crate::connection::inbox::{Arrived, Begun, Whole};
 use crate::id::{ChannelId, Contact, NodeId};
 use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
+use crate::sorted::SortedSet;
 use crate::wire::{End, Frame, FromHome, Head, Moved, Terms, ToHome, Travel, Which};
 
 /// The terms until the driver has set them.
@@ -313,7 +312,7 @@ impl Channels {
             missing: 0,
             arrived: false,
             takers: Vec::new(),
-            lost: BTreeSet::new(),
+            lost: SortedSet::new(),
             lost_late: None,
             late_answers,
             over: None,

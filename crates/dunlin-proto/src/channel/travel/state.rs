@@ -1,11 +1,10 @@
 //! The state of travelling ends, at each node on their way.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use crate::account::Ledger;
 use crate::channel::by_node::Concerns;
 use crate::id::{ChoiceId, NodeId, Ticket};
 use crate::seldom::First;
+use crate::sorted::{SortedMap, SortedSet};
 use crate::source::Source;
 use crate::wire::{End, Moved, Poison};
 
@@ -121,11 +120,11 @@ pub(crate) struct Way {
     /// Nodes that have asked for the home, and the epoch that each asked for.
     pub(in crate::channel) askers: Vec<(NodeId, u64)>,
     /// The [places](place_in_line) of offers that its user has yet to make again.
-    pub(crate) again: BTreeSet<u64>,
+    pub(crate) again: SortedSet<u64>,
     /// The choices behind open offers without a value.
-    pub(crate) choices: BTreeMap<Ticket, ChoiceId>,
+    pub(crate) choices: SortedMap<Ticket, ChoiceId>,
     /// Offers that have been withdrawn.
-    pub(crate) withdrawing: BTreeSet<Ticket>,
+    pub(crate) withdrawing: SortedSet<Ticket>,
     /// Whether values or the end of the channel were sent since the home last confirmed that everything had
     /// arrived; and whether it has been asked.
     pub(crate) undrained: bool,
@@ -269,7 +268,7 @@ pub(crate) struct Visitor {
     /// Senders that were notified of this home before it is one.
     pub(super) takers: Vec<(NodeId, u64)>,
     /// The ones among them that are lost.
-    pub(super) lost: BTreeSet<NodeId>,
+    pub(super) lost: SortedSet<NodeId>,
     /// The sender's node, if it was lost after the driver was notified that everything is here.
     pub(super) lost_late: Option<NodeId>,
     /// Nodes that have yet to answer the fetches of a receiver that this one has replaced: their answers are

@@ -1,6 +1,6 @@
 //! The bridge at the receiver's half: the channel's home.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -9,6 +9,7 @@ use dunlin_core::agent::FromReceiver;
 use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet, CarriedEnd, Returned, Value};
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::{ChannelId, Contact, NodeId, Request, Ticket};
+use dunlin_proto::sorted::{SortedMap, SortedSet};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{End, Failure, Poison, Terms, Which};
 use dunlin_proto::{HomeHears, Machine, ProxyHears};
@@ -56,11 +57,11 @@ pub(crate) struct ReceivingBridge {
 #[derive(Default)]
 struct Values {
     /// The ends in values that are here and have not been received.
-    arriving: BTreeMap<Ticket, Arriving>,
+    arriving: SortedMap<Ticket, Arriving>,
     /// Offers that must be made anew, once they have come back.
-    onward: BTreeSet<Ticket>,
+    onward: SortedSet<Ticket>,
     /// Values that are being read, and for which request. `None`: for a receiver here.
-    reading: BTreeMap<Ticket, (Option<Request>, Reads)>,
+    reading: SortedMap<Ticket, (Option<Request>, Reads)>,
 }
 
 /// How a home ends, or moves to its receiver's node.
@@ -321,7 +322,7 @@ impl ReceivingBridge {
         }
         self.unread = Unread::Never;
         let read = || (None, message::read(reading, ticket, from, says));
-        self.values().reading.entry(ticket).or_insert_with(read);
+        self.values().reading.get_or_insert_with(ticket, read);
     }
 
     /// A value for a receiver here has been read.

@@ -1,6 +1,6 @@
 //! The bridge at the sender's half.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -11,6 +11,7 @@ use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_core::{MessageId, Reason, Strength, Why};
 use dunlin_proto::difference;
 use dunlin_proto::id::{ChannelId, ChoiceId, Contact, NodeId, Request, Ticket};
+use dunlin_proto::sorted::SortedMap;
 use dunlin_proto::wire::{Declaration, End, Failure, Rejection, Terms, Which};
 use dunlin_proto::{HomeHears, ProxyHears};
 
@@ -76,7 +77,7 @@ pub(crate) struct SendingBridge {
     encoding: Encoding,
     /// The home's limit, once it has answered; until then nothing is fetched from the sender.
     value_max: Option<u64>,
-    kept: BTreeMap<Ticket, Kept>,
+    kept: SortedMap<Ticket, Kept>,
     /// The sender is gone, and its offers are not settled.
     gone: bool,
     /// The channel was retired here, which is sent behind the buffered values.
@@ -87,9 +88,9 @@ pub(crate) struct SendingBridge {
     /// Values to be offered again at a new home, which cannot go yet.
     anew: Vec<(Ticket, Value)>,
     /// Reservations to be tried again when the choice is no longer busy.
-    later: BTreeMap<Ticket, Request>,
+    later: SortedMap<Ticket, Request>,
     /// Ends in values whose outcome was reported to the user as unknown, though it may still arrive.
-    unsettled: BTreeMap<Ticket, Leaving>,
+    unsettled: SortedMap<Ticket, Leaving>,
     /// The user has asked to be notified at once when the connection is lost.
     fail_fast: bool,
     /// For a reply: its sender does not wait, and would not notice that it could not go.
@@ -114,13 +115,13 @@ impl SendingBridge {
             early_ends: Vec::new(),
             encoding,
             value_max: None,
-            kept: BTreeMap::new(),
+            kept: SortedMap::new(),
             gone: false,
             retires: false,
             blocked: VecDeque::new(),
             anew: Vec::new(),
-            later: BTreeMap::new(),
-            unsettled: BTreeMap::new(),
+            later: SortedMap::new(),
+            unsettled: SortedMap::new(),
             fail_fast,
             is_reply: false,
             onward: false,

@@ -1,16 +1,15 @@
 //! Which channels belong to which end.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use dunlin_proto::id::ChannelId;
+use dunlin_proto::sorted::{SortedMap, SortedSet};
 
 /// The end that a stretched channel belongs to, and all channels of an end that may have several. A node may
 /// have very many of both, so no operation iterates over all of them.
 #[derive(Default)]
 pub(super) struct Channels {
-    ends: BTreeMap<ChannelId, u64>,
+    ends: SortedMap<ChannelId, u64>,
     /// The channels of bundles.
-    of: BTreeSet<(u64, ChannelId)>,
+    of: SortedSet<(u64, ChannelId)>,
 }
 
 impl Channels {

@@ -126,7 +126,7 @@ impl Hub {
             None if end.options.own => {}
             None => self.directory.declare(cx.now, number, name, declaration, channel),
             Some(address) => {
-                let directory = self.others.entry(address.to_owned()).or_default();
+                let directory = self.others.get_or_default(address.to_owned());
                 directory.declare(cx.now, number, name, declaration, channel);
                 if directory.server().is_none() {
                     cx.state.machine.introduce(address.to_owned());

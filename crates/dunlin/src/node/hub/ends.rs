@@ -2,9 +2,9 @@
 
 #[cfg(test)]
 use std::cell::Cell;
-use std::collections::BTreeMap;
 
 use dunlin_proto::id::ChannelId;
+use dunlin_proto::sorted::SortedMap;
 
 use super::end::{DeclaredEnd, Role};
 
@@ -13,9 +13,9 @@ use super::end::{DeclaredEnd, Role};
 #[derive(Default)]
 pub(super) struct Ends {
     // Boxed: with ascending numbers a node of a B-tree is about half empty.
-    all: BTreeMap<u64, Box<DeclaredEnd>>,
+    all: SortedMap<u64, Box<DeclaredEnd>>,
     /// Acceptors and servers, by the channel that their clients call.
-    called: BTreeMap<ChannelId, u64>,
+    called: SortedMap<ChannelId, u64>,
     /// How many ends were visited in search of others.
     #[cfg(test)]
     visited: Cell<usize>,

@@ -24,13 +24,13 @@ mod served;
 mod tests;
 mod watchers;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dunlin_proto::id::{ChannelId, Life, NodeId};
-use dunlin_proto::id_map::IdMap;
 use dunlin_proto::names::{Directory, NameService};
+use dunlin_proto::sorted::{SortedMap, SortedSet};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, Names};
 use dunlin_proto::{Source, State};
@@ -101,17 +101,17 @@ pub(crate) struct Hub {
     /// What is declared to this node, for nodes that dial it.
     own: Directory,
     /// What is declared to a node whose address a name contains.
-    others: BTreeMap<String, Directory>,
+    others: SortedMap<String, Directory>,
     /// When to ask again at addresses that did not answer, and for which ends here wait.
-    ask_again: BTreeMap<String, Time>,
+    ask_again: SortedMap<String, Time>,
     ends: Ends,
     /// Homes of the application's names that are not declared to this node itself, by name. They are declared
     /// as soon as a node that dials this one asks for the name.
-    unasked: BTreeSet<(Arc<str>, u64)>,
+    unasked: SortedSet<(Arc<str>, u64)>,
     /// The last declaration: ends of one type share it.
     declared: Option<Arc<Declaration>>,
     channels: Channels,
-    introductions: IdMap<ChannelId, Introduction>,
+    introductions: SortedMap<ChannelId, Introduction>,
     next: u64,
     watchers: Vec<Watcher>,
     news: VecDeque<News>,
@@ -122,17 +122,17 @@ pub(crate) struct Hub {
     /// This node has a role: membership reports which nodes are present.
     has_role: bool,
     /// The nodes that are present, with their names.
-    there: BTreeMap<Peer, String>,
+    there: SortedMap<Peer, String>,
     /// Set when the application closes: how long the main node waits.
     closing: Option<Duration>,
     /// Where this node was refused, and why.
-    unwelcome: BTreeMap<String, String>,
+    unwelcome: SortedMap<String, String>,
     /// Nodes of other applications that have dialled this one.
-    strangers: BTreeSet<NodeId>,
+    strangers: SortedSet<NodeId>,
     /// Where the last search for the name service got no answer, and why.
-    unreached: BTreeMap<String, String>,
+    unreached: SortedMap<String, String>,
     /// The lives of the connected nodes.
-    lives: IdMap<NodeId, Life>,
+    lives: SortedMap<NodeId, Life>,
     asked: Vec<(String, oneshot::Sender<Result<NodeId, String>>)>,
     /// The nodes that ends were last declared to, the latest last: only they may answer.
     declared_to: VecDeque<NodeId>,
@@ -155,13 +155,13 @@ impl Hub {
             leaving: false,
             directory: Directory::new(),
             own,
-            others: BTreeMap::new(),
-            ask_again: BTreeMap::new(),
+            others: SortedMap::new(),
+            ask_again: SortedMap::new(),
             ends: Ends::default(),
-            unasked: BTreeSet::new(),
+            unasked: SortedSet::new(),
             declared: None,
             channels: Channels::default(),
-            introductions: IdMap::new(),
+            introductions: SortedMap::new(),
             next: 0,
             watchers: Vec::new(),
             news: VecDeque::new(),
@@ -169,12 +169,12 @@ impl Hub {
             throttle: Throttle::default(),
             violator: None,
             has_role,
-            there: BTreeMap::new(),
+            there: SortedMap::new(),
             closing: None,
-            unwelcome: BTreeMap::new(),
-            strangers: BTreeSet::new(),
-            unreached: BTreeMap::new(),
-            lives: IdMap::new(),
+            unwelcome: SortedMap::new(),
+            strangers: SortedSet::new(),
+            unreached: SortedMap::new(),
+            lives: SortedMap::new(),
             asked: Vec::new(),
             declared_to: VecDeque::new(),
             names_lost: Arc::default(),

@@ -1,10 +1,10 @@
 //! The name service that this node uses, and the names that it serves.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dunlin_proto::Source;
 use dunlin_proto::id::{Life, NodeId};
+use dunlin_proto::sorted::SortedMap;
 use dunlin_proto::wire::Names;
 use tokio::sync::oneshot;
 
@@ -86,7 +86,7 @@ impl Hub {
         }
         let mut why = self.unreached.clone();
         for (address, _) in &self.asked {
-            why.entry(address.clone()).or_insert_with(|| "no answer yet".to_owned());
+            why.get_or_insert_with(address.clone(), || "no answer yet".to_owned());
         }
         Some(reasons(&why).unwrap_or_else(|| "no name service has answered yet".to_owned()))
     }
@@ -202,7 +202,7 @@ impl Hub {
 
 /// Each address with its own reason. Addresses with the same reason are grouped, and the smallest group comes
 /// first: one port that is busy or silent is more informative than fifteen without a listener.
-fn reasons(why: &BTreeMap<String, String>) -> Option<String> {
+fn reasons(why: &SortedMap<String, String>) -> Option<String> {
     let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
     let addresses: Vec<&String> = why.keys().collect();
     for (at, (address, why)) in why.iter().enumerate() {
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(text(all.clone()).unwrap(), expected);
         let busy = dunlin_proto::wire::handshake::Refusal::Busy.to_string();
         all.extend([said(7404, &busy), said(7405, &busy)]);
-        let all: BTreeMap<String, String> = all.into_iter().collect();
+        let all: SortedMap<String, String> = all.into_iter().collect();
         assert!(reasons(&all).unwrap().starts_with(&format!("127.0.0.1:7404, 127.0.0.1:7405: {busy}; ")));
     }
 }

@@ -277,7 +277,7 @@ impl Hub {
     /// That node may have served names at addresses where ends were found.
     fn server_lost_elsewhere(&mut self, cx: &mut Locked<'_>, node: NodeId, why: &Down) {
         let mut served = Vec::new();
-        for (address, directory) in &mut self.others {
+        for (address, directory) in self.others.iter_mut() {
             if directory.server() == Some(node) {
                 directory.server_lost();
                 served.push((address.clone(), !directory.is_empty()));

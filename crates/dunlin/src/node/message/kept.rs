@@ -6,7 +6,7 @@ use bytes::Bytes;
 use dunlin_core::agent::PassedOn;
 use dunlin_core::carrier::WeakSharedEnd;
 use dunlin_proto::id::{ChannelId, Contact};
-use dunlin_proto::id_map::IdMap;
+use dunlin_proto::sorted::SortedMap;
 use dunlin_proto::{ReceiverPlace, SenderPlace, Trip};
 
 use crate::lock::lock;
@@ -20,7 +20,7 @@ pub(super) const READERS_MAX: usize = 16;
 /// is a handle of one of these again.
 #[derive(Default)]
 pub(crate) struct Kept {
-    pub(super) ends: IdMap<u128, WeakSharedEnd>,
+    pub(super) ends: SortedMap<u128, WeakSharedEnd>,
     /// At which number the ends that are over are removed.
     ends_max: usize,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Passing {
 
 /// The values of this node that are offered unread, by their keys.
 #[derive(Clone, Default)]
-pub(crate) struct Shelf(pub(super) Arc<Mutex<IdMap<u128, Arc<Bytes>>>>);
+pub(crate) struct Shelf(pub(super) Arc<Mutex<SortedMap<u128, Arc<Bytes>>>>);
 
 impl Shelf {
     /// The value under this key, for one more node that reads it. `None`: it is not here, or has the most

@@ -1,11 +1,11 @@
 //! What a node knows of its role, and a main node of its members.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use dunlin_core::Sender;
+use dunlin_proto::sorted::SortedMap;
 use dunlin_proto::time::Time;
 use tokio::sync::watch;
 
@@ -24,7 +24,7 @@ pub(crate) struct Roles {
     /// A member's progress in leaving.
     pub(super) leave: watch::Sender<Leave>,
     /// The members of a main node.
-    pub(super) members: watch::Sender<BTreeMap<Peer, Enrolled>>,
+    pub(super) members: watch::Sender<SortedMap<Peer, Enrolled>>,
 }
 
 /// A member's progress in leaving.
@@ -48,7 +48,7 @@ impl Roles {
             shutdown,
             closing: watch::Sender::new(None),
             leave: watch::Sender::new(Leave::No),
-            members: watch::Sender::new(BTreeMap::new()),
+            members: watch::Sender::new(SortedMap::new()),
         })
     }
 

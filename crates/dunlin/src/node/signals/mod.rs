@@ -16,10 +16,10 @@ pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
 use dunlin_proto::id::{Contact, NodeId, ProcessId};
+use dunlin_proto::sorted::SortedMap;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Exit, Reason};
 use dunlin_proto::{NotSignalled, SignalHears};
@@ -31,7 +31,7 @@ use table::Asked;
 pub(crate) use table::{Ended, Here, Later, Linking, Processes, Report, Told, Where};
 
 /// The nodes of this program, by their numbers. A pid is `Copy`, so it cannot keep its node.
-static NODES: Mutex<BTreeMap<u64, Weak<Driver>>> = Mutex::new(BTreeMap::new());
+static NODES: Mutex<SortedMap<u64, Weak<Driver>>> = Mutex::new(SortedMap::new());
 
 fn node(number: u64) -> Option<Arc<Driver>> {
     lock(&NODES).get(&number)?.upgrade()

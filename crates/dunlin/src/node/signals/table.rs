@@ -1,10 +1,10 @@
 //! What a node knows of processes: its own that others watch, those of other nodes that its own watch, and
 //! the key that makes its pids.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dunlin_proto::id::{NodeId, ProcessId};
+use dunlin_proto::sorted::SortedMap;
 use dunlin_proto::wire::Exit;
 use sha2::{Digest, Sha512};
 
@@ -110,11 +110,11 @@ pub(in crate::node) struct Signals {
     /// Set before any pid of this node leaves it.
     pub(super) processes: Option<&'static dyn Processes>,
     /// By the numbers of the watches.
-    pub(super) asked: BTreeMap<u64, Asked>,
+    pub(super) asked: SortedMap<u64, Asked>,
     /// The watches that are links, by the numbers of the target and of the link.
-    pub(super) links: BTreeMap<(u64, u64), (NodeId, u64)>,
+    pub(super) links: SortedMap<(u64, u64), (NodeId, u64)>,
     /// The watches of other nodes, with the process and the number that it knows each by.
-    pub(super) here: BTreeMap<(NodeId, u64), (Here, u64)>,
+    pub(super) here: SortedMap<(NodeId, u64), (Here, u64)>,
 }
 
 impl Default for Signals {
@@ -122,9 +122,9 @@ impl Default for Signals {
         Self {
             key: Key::draw(),
             processes: None,
-            asked: BTreeMap::new(),
-            links: BTreeMap::new(),
-            here: BTreeMap::new(),
+            asked: SortedMap::new(),
+            links: SortedMap::new(),
+            here: SortedMap::new(),
         }
     }
 }
