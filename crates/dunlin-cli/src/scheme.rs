@@ -1,8 +1,9 @@
 //! `dunlin scheme`: runs a Scheme program.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -11,13 +12,16 @@ use dunlin_scheme_host::LocalChannels;
 use dunlin_terminal::failure::{Failure, exit};
 use dunlin_terminal::output::{self, printable};
 
+/// One byte more is longer than a program's files may be.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
 /// Options of `dunlin scheme`.
 #[derive(Args, Debug)]
 pub struct Options {
     /// Read and compile the program without running it
     #[arg(long)]
     check: bool,
-    /// The program; `-` is standard input
+    /// The program; `-` is standard input. `(import (a b))` reads `a/b.sld` beside it
     #[arg(value_name = "FILE")]
     file: OsString,
     /// What `(command-line)` returns after the program's name
@@ -45,6 +49,9 @@ fn play(options: &Options) -> Result<u8, Failure> {
     // The first line of a script names its interpreter; a comment of the same length keeps all positions.
     let text = if text.starts_with("#!/") || text.starts_with("#! ") { text.replacen("#!", ";;", 1) } else { text };
     let mut scheme = Scheme::new();
+    let folder = if options.file == "-" { None } else { Path::new(&options.file).parent() };
+    let folder = folder.unwrap_or(Path::new("")).to_owned();
+    scheme.set_files(move |path| source(&folder.join(path)));
     if options.check {
         return scheme.load(&name, &text).map(|()| 0).map_err(|error| Failure::Failed(error.explain(&name, &text)));
     }
@@ -60,6 +67,17 @@ fn play(options: &Options) -> Result<u8, Failure> {
         Err(Error::Exit(code)) => Ok(code),
         Err(error) => Err(Failure::Failed(error.explain(&name, &text))),
     }
+}
+
+/// The text of a file that a program includes, or that has a library: at most as long as the machine takes.
+pub(crate) fn source(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    // To open a pipe would wait for its other side.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the text is not UTF-8"))
 }
 
 fn read(file: &OsString) -> io::Result<Vec<u8>> {

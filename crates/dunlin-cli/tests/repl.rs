@@ -94,7 +94,15 @@ fn interrupt_without_an_evaluation_ends_a_session_over_a_pipe() {
 #[test]
 fn replaced_standard_procedure_is_noted_once() {
     let ran = repl(b"(define (reverse l) l)\n(define (reverse l) l)\n(define (mine) 1)\n");
-    assert_eq!(ran.err, "note: reverse replaces the standard reverse everywhere in this session\n");
+    assert_eq!(ran.err, "note: reverse hides the standard reverse from what is entered\n");
+}
+
+#[test]
+fn import_binds_a_library_for_the_entries_after_it() {
+    let library = "(define-library (a) (export f) (import (scheme base)) (begin (define (f x) (list x))))";
+    let ran = repl(format!("{library}\n(import (prefix (a) a-))\n(a-f 1)\n(import (b))\n2\n").as_bytes());
+    assert_eq!((ran.code, &*ran.out), (Some(0), "(1)\n2\n"), "{}", ran.err);
+    assert!(ran.err.starts_with("error: (entry 4):1:9: there is no library (b): b.sld: "), "{}", ran.err);
 }
 
 #[test]

@@ -117,3 +117,38 @@ fn program_has_channels() {
     assert_eq!((ran.code, &*ran.out), (Some(1), "(got krill)"));
     assert!(ran.err.contains("expected a pair, got 1"), "{}", ran.err);
 }
+
+#[test]
+fn libraries_and_included_files_are_found_beside_the_program() {
+    let stage = Stage::new("");
+    let write = |path: &str, text: &str| {
+        let path = stage.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write("program/main.scm", "(import (birds auk))\n(include \"parts/rest.scm\")\n(dive 3)\n");
+    write("program/parts/rest.scm", "(include \"more.scm\")\n(display more)\n");
+    write("program/parts/more.scm", "(define more 'more)");
+    write(
+        "program/birds/auk.sld",
+        "(define-library (birds auk)\n (export dive) (import (scheme base))\n (begin (define (dive n)\n (car n))))\n",
+    );
+    let ran = stage.run(&["scheme", "program/main.scm"]);
+    let expected =
+        "error: birds/auk.sld:4:2: expected a pair, got 3\n  in dive at birds/auk.sld:4:2\n  at program/main.scm:3:1\n";
+    assert_eq!((ran.code, &*ran.out, &*ran.err), (Some(1), "more", expected));
+    let ran = stage.run(&["scheme", "--check", "program/main.scm"]);
+    assert_eq!((ran.code, &*ran.out, &*ran.err), (Some(0), "", ""));
+    for (program, expected) in [
+        ("(import (birds hawk))", "birds/hawk.sld: "),
+        ("(include \"parts\")", "cannot include parts: it is no file"),
+        ("(include \"bytes\")", "cannot include bytes: the text is not UTF-8"),
+        ("(include \"../program/main.scm\")", "relative path without .."),
+    ] {
+        write("program/wrong.scm", program);
+        std::fs::write(stage.path().join("program/bytes"), b"\xff").unwrap();
+        let ran = stage.run(&["scheme", "program/wrong.scm"]);
+        assert_eq!(ran.code, Some(1), "{program}");
+        assert!(ran.err.contains(expected) && ran.err.contains("1 | ("), "{program}: {}", ran.err);
+    }
+}

@@ -39,3 +39,20 @@ fn timer_beside_fifty_loops_that_never_wait_is_at_most_10_ms_late() -> Result {
         Ok(())
     })
 }
+
+#[test]
+fn processes_on_two_workers_share_a_library() -> Result {
+    dunlin::__rt::block_on_workers(Some(2), async {
+        let program = Program::new();
+        let library = "(define-library (a) (export x) (import (dunlin)) (begin (define x (self))))";
+        program.spawn("library", library)?.await?;
+        let start = |_| program.spawn("user", "(import (a)) (list (pair? (list x)) x)");
+        let users = (0..100).map(start).collect::<std::result::Result<Vec<_>, _>>()?;
+        let mut values = std::collections::BTreeSet::new();
+        for user in users {
+            values.insert(user.await?.to_string());
+        }
+        assert_eq!(values.len(), 1, "{values:?}");
+        Ok(())
+    })
+}

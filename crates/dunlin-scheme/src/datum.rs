@@ -12,6 +12,15 @@ pub struct Pos {
     pub line: u32,
     /// The column, in characters.
     pub column: u32,
+    /// Which text, if it is not the one that is compiled: see `Sources`.
+    pub(crate) source: u32,
+}
+
+impl Pos {
+    /// The line and the column alone.
+    pub(crate) fn plain(self) -> Self {
+        Self { source: 0, ..self }
+    }
 }
 
 /// A datum, and where it begins.

@@ -79,7 +79,7 @@ impl Scheme {
             }
         }
         scheme.machine.set_process_entry();
-        scheme.machine.commons.program.syntaxes.seal();
+        scheme.machine.seal();
         scheme.machine
     }
 
@@ -226,7 +226,8 @@ impl Scheme {
     /// # Errors
     /// [`WriteError`] if a part of it is state of this machine.
     pub fn write_global(&mut self, name: &str) -> Result<Vec<u8>, WriteError> {
-        let value = self.machine.global_value(name);
+        let name = self.machine.program_name(name);
+        let value = self.machine.global_value(&name);
         self.machine.write(value)
     }
 
@@ -238,7 +239,8 @@ impl Scheme {
     pub fn read_global(&mut self, name: &str, image: &[u8]) -> Result<(), ReadError> {
         let value = self.machine.read(image)?;
         let limit = self.machine.heap.limit();
-        self.machine.set_global(name, value, limit).map_err(|_| ReadError::TooLarge)
+        let name = self.machine.defined_name(name);
+        self.machine.set_global(&name, value, limit).map_err(|_| ReadError::TooLarge)
     }
 
     /// Writes a process other than the main one, with its mailbox, as bytes; it goes on here, too. `None` if
@@ -279,7 +281,8 @@ impl Scheme {
 
     /// Defines a global as a process.
     pub fn define_process(&mut self, name: &str, process: u64) {
-        self.machine.set_global(name, pid(process), usize::MAX).expect("the number of a process takes no memory");
+        let name = self.machine.defined_name(name);
+        self.machine.set_global(&name, pid(process), usize::MAX).expect("the number of a process takes no memory");
     }
 
     /// The numbers of the processes that have not ended, but for the main one.
@@ -297,6 +300,30 @@ impl Scheme {
     /// called. One more is an error of the kind `limit` in the program.
     pub fn set_process_limit(&mut self, count: usize) {
         self.machine.set_process_limit(count);
+    }
+
+    /// Lets programs read files as source text: for libraries that they import, and by `include`.
+    ///
+    /// `files` gets a path relative to the program, with `/` between folders and without `..`:
+    /// `(import (a b))` reads `a/b.sld` if no library of this name is defined. Without this, programs have
+    /// the libraries that they define, and the standard ones. `eval` and macros read no files.
+    ///
+    /// ```
+    /// use std::io::{Error, ErrorKind};
+    ///
+    /// let mut scheme = dunlin_scheme::Scheme::new();
+    /// scheme.set_files(|path| match path {
+    ///     "birds/auk.sld" => Ok("(define-library (birds auk)
+    ///         (import (scheme base))
+    ///         (export dives)
+    ///         (begin (define (dives n) (list n 'dives))))".into()),
+    ///     _ => Err(Error::from(ErrorKind::NotFound)),
+    /// });
+    /// assert_eq!(scheme.eval("example", "(import (prefix (birds auk) auk-)) (auk-dives 3)")?, "(3 dives)");
+    /// # Ok::<(), dunlin_scheme::Error>(())
+    /// ```
+    pub fn set_files(&mut self, files: impl FnMut(&str) -> std::io::Result<String> + Send + 'static) {
+        self.machine.files = Some(Box::new(files));
     }
 
     /// Hands processes and timers to another host. Call it before the first program.
@@ -353,9 +380,12 @@ impl Scheme {
 
     /// The names that have values at the top level, sorted; without those that the prelude keeps to itself.
     pub fn globals(&self) -> Vec<String> {
-        let mut names = self.machine.commons.program.defined_names();
+        let program = &self.machine.commons.program;
+        let names = program.defined_globals().chain(program.syntaxes.imported());
+        let mut names: Vec<String> = names.map(|name| program.symbols.text(name).to_string()).collect();
         names.retain(|name| !name.starts_with('%'));
         names.sort_unstable();
+        names.dedup();
         names
     }
 

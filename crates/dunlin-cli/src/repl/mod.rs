@@ -76,6 +76,8 @@ impl Session {
         let mut scheme = Scheme::new();
         scheme.set_channels(LocalChannels::default());
         scheme.set_arguments(["repl"]);
+        // Libraries and included files are those of the current folder.
+        scheme.set_files(|path| crate::scheme::source(path.as_ref()));
         let is_line_open = Arc::new(AtomicBool::new(false));
         let printed = is_line_open.clone();
         scheme.set_console(move |text| {
@@ -129,12 +131,13 @@ impl Session {
         code
     }
 
-    /// Says which standard procedures the entry has replaced: standard procedures that call them change, too.
+    /// Says which standard names the entry has defined; for standard procedures and libraries they mean what
+    /// they did.
     fn note_replaced(&mut self) {
         for name in self.scheme.defined() {
             if self.standard.remove(&name) {
                 let name = printable(&name);
-                output::complain(format_args!("note: {name} replaces the standard {name} everywhere in this session"));
+                output::complain(format_args!("note: {name} hides the standard {name} from what is entered"));
             }
         }
     }

@@ -7,6 +7,7 @@ use super::unit::{Hash, Unit};
 use super::{Instruction, Op};
 use crate::datum::Pos;
 use crate::error::Place;
+use crate::read::Sources;
 
 /// A loaded unit.
 struct Loaded {
@@ -20,6 +21,7 @@ struct Loaded {
     /// Where loops begin, and how many registers hold values there.
     loops: Vec<(u32, u16)>,
     source_name: Arc<str>,
+    sources: Sources,
 }
 
 /// All code of a machine. Places in it are counted through all units.
@@ -54,6 +56,7 @@ impl Index {
             closures,
             loops,
             source_name: unit.source_name,
+            sources: unit.sources,
         }));
     }
 
@@ -118,6 +121,7 @@ impl Index {
         if place < start {
             return None;
         }
-        Some(Place { procedure: procedure.clone(), source_name: unit.source_name.clone(), pos: *pos })
+        let source_name = unit.sources.name(*pos).unwrap_or(&unit.source_name).clone();
+        Some(Place { procedure: procedure.clone(), source_name, pos: pos.plain() })
     }
 }

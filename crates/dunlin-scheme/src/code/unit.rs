@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 use super::Instruction;
 use crate::datum::{Datum, Pos};
 use crate::names::{Name, Symbols};
+use crate::read::Sources;
 
 /// Changes with every change of the instructions, of the primitives, or of what they mean.
 pub(crate) const CODE_VERSION: u32 = 3;
@@ -30,6 +31,14 @@ pub(crate) struct Unit {
     pub(crate) procedures: Vec<(u32, Arc<str>)>,
     /// The name of the text.
     pub(crate) source_name: Arc<str>,
+    /// The names of other texts, which positions name by number.
+    pub(crate) sources: Sources,
+}
+
+impl std::fmt::Display for Hash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
 }
 
 impl std::fmt::Debug for Instruction {
@@ -41,6 +50,11 @@ impl std::fmt::Debug for Instruction {
 impl Unit {
     /// The hash of what runs: not of positions, names of procedures, and the name of the text.
     pub(crate) fn hash(&self, symbols: &Symbols) -> Hash {
+        self.hash_of_names(symbols, |name| symbols.text(name).to_string())
+    }
+
+    /// The hash of what runs, with globals that have other names.
+    pub(crate) fn hash_of_names(&self, symbols: &Symbols, global: impl Fn(Name) -> String) -> Hash {
         let mut hasher = Sha256::new();
         hasher.update(CODE_VERSION.to_le_bytes());
         hasher.update((self.code.len() as u64).to_le_bytes());
@@ -48,7 +62,7 @@ impl Unit {
             hasher.update(instruction.0.to_le_bytes());
         }
         let texts = self.constants.iter().map(|constant| crate::print::datum(constant, symbols));
-        for text in texts.chain(self.globals.iter().map(|name| symbols.text(*name).to_string())) {
+        for text in texts.chain(self.globals.iter().map(|name| global(*name))) {
             hasher.update((text.len() as u64).to_le_bytes());
             hasher.update(text.as_bytes());
         }

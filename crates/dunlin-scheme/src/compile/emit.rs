@@ -38,6 +38,7 @@ impl<'c> Emitter<'c> {
             positions: Vec::new(),
             procedures: Vec::new(),
             source_name: source_name.clone(),
+            sources: Default::default(),
         };
         Self {
             inlines,

@@ -25,6 +25,6 @@ pub(crate) enum Inline {
 /// What the compiler knows of globals.
 pub(crate) struct Inlines<'a> {
     pub(crate) table: &'a HashMap<Name, Vec<Inline>>,
-    /// Whether the program has its own procedure of that name.
-    pub(crate) is_defined: &'a dyn Fn(Name) -> bool,
+    /// Whether this global has another value than the built-in procedure.
+    pub(crate) is_replaced: &'a dyn Fn(Name) -> bool,
 }

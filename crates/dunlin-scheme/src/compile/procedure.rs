@@ -565,7 +565,7 @@ impl<'c> Compiler<'_, 'c> {
 
     fn inline_of(&self, procedure: &Core, arguments: usize) -> Option<Inline> {
         let Core::Global(name, _) = procedure else { return None };
-        if (self.emitter.inlines.is_defined)(*name) {
+        if (self.emitter.inlines.is_replaced)(*name) {
             return None;
         }
         let known = self.emitter.inlines.table.get(name)?;

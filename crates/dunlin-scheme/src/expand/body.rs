@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Expander;
 use super::binding::{procedure, with_name};
 use super::env::{Env, Meaning, Rules, Scope};
+use super::library;
 use super::special::Special;
 use crate::core::{Core, Var};
 use crate::datum::{Datum, Kind, Pos};
@@ -13,7 +14,7 @@ use crate::error::SyntaxError;
 use crate::names::Name;
 
 /// A definition: what it defines, and its value.
-struct Definition {
+pub(super) struct Definition {
     identifier: Datum,
     value: Value,
 }
@@ -24,47 +25,79 @@ enum Value {
 }
 
 /// An item of a body, found before any expression in it is expanded.
-enum Item {
+pub(super) enum Item {
     Definition(Var, Name, Definition),
     Expression(Datum),
 }
 
 impl Expander<'_> {
     pub(super) fn top_form(&mut self, form: &Datum) -> Result<Core, SyntaxError> {
-        let (form, special) = self.head(form, &None)?;
+        let base = self.syntaxes.base();
+        let (form, special) = self.head(form, &base)?;
         let items = form.items().unwrap_or_default();
         match special {
             Some(Special::Begin) if items.len() > 1 => {
                 let forms = items[1..].iter().map(|item| self.deeper(item.pos, |this| this.top_form(item)));
                 Ok(Core::Seq(forms.collect::<Result<_, _>>()?))
             }
-            Some(Special::Begin | Special::Import) => Ok(unspecified(form.pos)),
+            Some(Special::Begin) => Ok(unspecified(form.pos)),
+            Some(Special::Import) => self.import(&form, items),
+            Some(Special::DefineLibrary) => {
+                self.define_library(&form, items)?;
+                Ok(unspecified(form.pos))
+            }
             Some(Special::Define) => {
                 let definition = self.definition(&form, items)?;
                 let name = self.syntaxes.symbol(definition.identifier.name().expect("checked by `definition`"));
-                self.syntaxes.define(name);
-                let value = with_name(self.value(definition, &None)?, name);
-                Ok(Core::Define(name, Box::new(value)))
+                if self.syntaxes.label_of(name).is_some() || library::is_hashed(self.symbols.text(name)) {
+                    return Err(self.error(definition.identifier.pos, "this name is that of a library's global"));
+                }
+                let global = self.syntaxes.define(name, self.symbols);
+                let value = with_name(self.value(definition, &base)?, name);
+                Ok(Core::Define(global, Box::new(value)))
             }
             Some(Special::DefineSyntax) => {
-                let (name, meaning) = self.define_syntax(&form, items, &None)?;
+                let (name, meaning) = self.define_syntax(&form, items, &base)?;
                 let name = self.syntaxes.symbol(name);
                 self.syntaxes.bind(name, meaning);
                 Ok(unspecified(form.pos))
             }
             Some(Special::DefineMacro) => self.define_macro(&form, items),
-            Some(special @ (Special::DefineValues | Special::DefineRecordType | Special::CondExpand)) => {
+            Some(
+                special @ (Special::DefineValues
+                | Special::DefineRecordType
+                | Special::CondExpand
+                | Special::Include
+                | Special::IncludeCi),
+            ) => {
                 let spliced = self.spliced(special, &form, items)?;
-                let forms = spliced.iter().map(|item| self.top_form(item)).collect::<Result<Vec<_>, _>>()?;
+                let forms = spliced
+                    .iter()
+                    .map(|item| self.deeper(item.pos, |this| this.top_form(item)))
+                    .collect::<Result<Vec<_>, _>>()?;
                 Ok(if forms.is_empty() { unspecified(form.pos) } else { Core::Seq(forms) })
             }
-            _ => self.expand(&form, &None),
+            _ => self.expand(&form, &base),
         }
     }
 
     /// Expands a body: definitions, then expressions.
     pub(super) fn body(&mut self, forms: &[Datum], pos: Pos, env: &Env) -> Result<Core, SyntaxError> {
         let scope = Scope::new(env);
+        let items = self.items(forms, &scope, |this, _| {
+            let var = this.new_var();
+            (var, Meaning::Local(var))
+        })?;
+        self.finish_body(items, pos, &Some(scope))
+    }
+
+    /// The items of a body. What they define is bound in `scope`, to what `bind` makes for it.
+    pub(super) fn items(
+        &mut self,
+        forms: &[Datum],
+        scope: &Arc<Scope>,
+        mut bind: impl FnMut(&mut Self, Name) -> (Var, Meaning),
+    ) -> Result<Vec<Item>, SyntaxError> {
         let env = Some(scope.clone());
         let mut queue: VecDeque<Datum> = forms.iter().cloned().collect();
         let mut items = Vec::with_capacity(forms.len());
@@ -80,18 +113,26 @@ impl Expander<'_> {
                 Some(Special::Define) => {
                     let definition = self.definition(&form, parts)?;
                     let name = definition.identifier.name().expect("checked by `definition`");
-                    if scope.has(name) {
-                        return Err(self.error(definition.identifier.pos, "this identifier is defined twice"));
-                    }
-                    let var = self.new_var();
-                    scope.bind(name, Meaning::Local(var));
-                    items.push(Item::Definition(var, self.syntaxes.symbol(name), definition));
+                    self.check_unbound(name, definition.identifier.pos, scope)?;
+                    let symbol = self.syntaxes.symbol(name);
+                    let (var, meaning) = bind(self, symbol);
+                    scope.bind(name, meaning);
+                    items.push(Item::Definition(var, symbol, definition));
                 }
                 Some(Special::DefineSyntax) => {
                     let (name, meaning) = self.define_syntax(&form, parts, &env)?;
+                    if scope.is_library() {
+                        self.check_unbound(name, form.pos, scope)?;
+                    }
                     scope.bind(name, meaning);
                 }
-                Some(special @ (Special::DefineValues | Special::DefineRecordType | Special::CondExpand)) => {
+                Some(
+                    special @ (Special::DefineValues
+                    | Special::DefineRecordType
+                    | Special::CondExpand
+                    | Special::Include
+                    | Special::IncludeCi),
+                ) => {
                     for part in self.spliced(special, &form, parts)?.into_iter().rev() {
                         queue.push_front(part);
                     }
@@ -99,7 +140,33 @@ impl Expander<'_> {
                 _ => items.push(Item::Expression(form)),
             }
         }
-        self.finish_body(items, pos, &env)
+        Ok(items)
+    }
+
+    fn check_unbound(&self, name: Name, pos: Pos, scope: &Scope) -> Result<(), SyntaxError> {
+        let message = match (scope.has(name), scope.is_library()) {
+            (false, _) => return Ok(()),
+            (true, false) => "this identifier is defined twice",
+            (true, true) => "this identifier is imported or defined already, and bindings of libraries never change",
+        };
+        Err(self.error(pos, message))
+    }
+
+    /// Expands the items of a library, in order.
+    pub(super) fn library_items(
+        &mut self,
+        items: Vec<Item>,
+        env: &Env,
+        global: impl Fn(Var) -> Name,
+    ) -> Result<Vec<Core>, SyntaxError> {
+        let item = |item| match item {
+            Item::Definition(var, name, definition) => {
+                let value = with_name(self.value(definition, env)?, name);
+                Ok(Core::Define(global(var), Box::new(value)))
+            }
+            Item::Expression(form) => self.expand(&form, env),
+        };
+        items.into_iter().map(item).collect()
     }
 
     fn finish_body(&mut self, items: Vec<Item>, pos: Pos, env: &Env) -> Result<Core, SyntaxError> {
@@ -228,6 +295,7 @@ impl Expander<'_> {
         match special {
             Special::DefineValues => self.define_values(form, items),
             Special::DefineRecordType => self.define_record_type(form, items),
+            Special::Include | Special::IncludeCi => self.include(special, form, items),
             _ => self.cond_expand(form, items),
         }
     }
@@ -337,7 +405,7 @@ impl Expander<'_> {
         Ok(all)
     }
 
-    fn cond_expand(&mut self, form: &Datum, items: &[Datum]) -> Result<Vec<Datum>, SyntaxError> {
+    pub(super) fn cond_expand(&mut self, form: &Datum, items: &[Datum]) -> Result<Vec<Datum>, SyntaxError> {
         for clause in &items[1..] {
             match clause.items() {
                 Some([requirement, forms @ ..]) => {
@@ -364,10 +432,7 @@ impl Expander<'_> {
         let operator = text(self, &parts[0]);
         match (operator.as_deref(), &parts[1..]) {
             (Some("not"), [inner]) => Ok(!self.deeper(inner.pos, |this| this.has_feature(inner))?),
-            (Some("library"), [library]) => {
-                let first = library.items().and_then(|items| items.first()).and_then(|first| text(self, first));
-                Ok(first.is_some_and(|first| &*first == "scheme"))
-            }
+            (Some("library"), [library]) => Ok(self.has_library(library)),
             (Some(operator @ ("and" | "or")), inner) => {
                 let all = operator == "and";
                 for part in inner {

@@ -73,12 +73,17 @@ impl Expander<'_> {
             (Special::Set, _) => {
                 Err(self.error(pos, "set! is not available, variables never change: bind a new one with let or a loop"))
             }
+            (Special::Include | Special::IncludeCi, _) => {
+                let forms = self.include(special, form, items)?;
+                self.sequence(&forms, pos, env)
+            }
             (Special::CondExpand, _) => self.body(std::slice::from_ref(form), pos, env),
             (Special::LetSyntax | Special::LetrecSyntax | Special::SyntaxError, _) => {
                 Err(self.error(pos, "expected bindings and a body, or a message"))
             }
             (
                 Special::Define
+                | Special::DefineLibrary
                 | Special::DefineMacro
                 | Special::DefineSyntax
                 | Special::DefineValues
@@ -112,7 +117,8 @@ impl Expander<'_> {
     }
 
     pub(super) fn is_keyword(&mut self, datum: &Datum, keyword: &str, env: &Env) -> bool {
-        let Some(Meaning::Global(symbol)) = datum.name().map(|name| self.meaning(name, env)) else { return false };
+        let meaning = datum.name().map(|name| self.meaning(name, env));
+        let Some(Meaning::Global(symbol) | Meaning::Unbound(symbol)) = meaning else { return false };
         &**self.symbols.text(symbol) == keyword
     }
 

@@ -3,6 +3,7 @@
 //! - `env`: what identifiers mean, and aliases;
 //! - `rules`: `syntax-rules`;
 //! - `special`: the names of forms;
+//! - `library`: libraries, and what is included; `standard`: what the standard ones export;
 //! - `forms`, `binding`, `body`, `quasi`, `patterns`: the rules of these forms.
 //!
 //! Every form costs a step, and forms nest to a limit, so a macro that expands without end is an error.
@@ -12,10 +13,12 @@ mod body;
 
 pub(crate) mod env;
 mod forms;
+mod library;
 mod patterns;
 mod quasi;
 mod rules;
 mod special;
+mod standard;
 
 use std::sync::Arc;
 
@@ -26,7 +29,9 @@ use crate::names::{Name, Symbols};
 use crate::read::DEPTH_MAX;
 pub(crate) use body::FEATURES;
 use env::{Env, Meaning, Rules, Syntaxes};
+pub(crate) use library::{MadeLibrary, PREFIX as LIBRARY_PREFIX};
 use special::{MUTATORS, SPECIALS};
+pub(crate) use standard::is_base;
 
 /// One top-level form may take so many steps.
 const STEPS_MAX: usize = 2_000_000;
@@ -43,7 +48,16 @@ pub(crate) struct Expander<'m> {
     used: usize,
     /// The next one, which the machine has to make before the form is expanded again.
     wanted: Option<MacroCall>,
+    files: Option<&'m mut Files>,
+    /// Libraries that this form has defined or imported for the first time, in the order in which they run.
+    made: Vec<MadeLibrary>,
+    /// Libraries that are looked for, and those that are expanded, the outermost first.
+    looking: Vec<Arc<str>>,
+    expanding: Vec<Arc<str>>,
 }
+
+/// Reads the text of a file beside the program, or says why not.
+pub(crate) type Files = Box<dyn FnMut(&str) -> std::io::Result<String> + Send>;
 
 /// A use of a macro of `define-macro`: the global that holds its procedure, and the arguments.
 pub(crate) struct MacroCall {
@@ -65,9 +79,22 @@ impl<'m> Expander<'m> {
         syntaxes: &'m mut Syntaxes,
         source_name: &Arc<str>,
         expansions: &'m [Datum],
+        files: Option<&'m mut Files>,
     ) -> Self {
-        let source_name = source_name.clone();
-        Self { symbols, syntaxes, source_name, steps: STEPS_MAX, depth: 0, expansions, used: 0, wanted: None }
+        Self {
+            symbols,
+            syntaxes,
+            source_name: source_name.clone(),
+            steps: STEPS_MAX,
+            depth: 0,
+            expansions,
+            used: 0,
+            wanted: None,
+            files,
+            made: Vec::new(),
+            looking: Vec::new(),
+            expanding: Vec::new(),
+        }
     }
 
     /// The call that the machine has to make before the form can be expanded: then expansion failed for this.
@@ -75,12 +102,18 @@ impl<'m> Expander<'m> {
         self.wanted.take()
     }
 
+    /// The libraries that the form has made, in the order in which they are to be loaded.
+    pub(crate) fn take_made(&mut self) -> Vec<MadeLibrary> {
+        std::mem::take(&mut self.made)
+    }
+
     /// The expansion that a procedure makes. Expansion runs no code: it ends here with an error if the
     /// expansion is not known yet, the machine makes it, and the form is expanded again from its beginning.
-    fn call_macro(&mut self, procedure: Name, form: &Datum) -> Result<Datum, SyntaxError> {
+    fn call_macro(&mut self, procedure: Name, form: &Datum, env: &Env) -> Result<Datum, SyntaxError> {
         if let Some(expansion) = self.expansions.get(self.used) {
             self.used += 1;
-            return Ok(expansion.clone());
+            let expansion = expansion.clone();
+            return Ok(self.without_files(&expansion, env));
         }
         let Some(items) = form.items() else { return Err(self.error(form.pos, "a use of a macro is a proper list")) };
         let arguments = items[1..].iter().map(|item| self.strip(item)).collect();
@@ -94,8 +127,9 @@ impl<'m> Expander<'m> {
         self.top_form(form)
     }
 
-    fn error(&self, pos: Pos, message: impl Into<String>) -> SyntaxError {
-        SyntaxError { source_name: self.source_name.clone(), pos, message: message.into(), incomplete: false }
+    pub(crate) fn error(&self, pos: Pos, message: impl Into<String>) -> SyntaxError {
+        let source_name = self.syntaxes.sources.name(pos).unwrap_or(&self.source_name).clone();
+        SyntaxError { source_name, pos: pos.plain(), message: message.into(), incomplete: false }
     }
 
     fn step(&mut self, pos: Pos) -> Result<(), SyntaxError> {
@@ -186,6 +220,10 @@ impl<'m> Expander<'m> {
                 }
                 Ok(Core::Global(symbol, pos))
             }
+            Meaning::Unbound(symbol) => {
+                let text = self.symbols.text(symbol).clone();
+                Err(self.error(pos, format!("{text} is neither imported nor defined in this library")))
+            }
             Meaning::Special(_) | Meaning::Macro(_) => {
                 let text = self.symbols.text(self.syntaxes.symbol(name)).clone();
                 Err(self.error(pos, format!("{text} is syntax, not a variable")))
@@ -199,10 +237,11 @@ impl<'m> Expander<'m> {
         Core::Call(Box::new(Core::Global(name, pos)), arguments, pos)
     }
 
-    /// An identifier that means what it means at the top level.
+    /// An identifier that means what the prelude defines.
     fn top_identifier(&mut self, name: &str, pos: Pos) -> Datum {
         let name = self.symbols.intern(name);
-        Datum::symbol(pos, self.syntaxes.alias(name, &None))
+        let env = self.syntaxes.standard_env();
+        Datum::symbol(pos, self.syntaxes.alias(name, &env))
     }
 
     /// The datum with every alias turned back into its symbol.

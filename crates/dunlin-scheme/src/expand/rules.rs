@@ -50,7 +50,7 @@ impl Rules {
     /// The expansion of a use of the macro.
     pub(super) fn expand(&self, expander: &mut Expander<'_>, form: &Datum, env: &Env) -> Result<Datum, SyntaxError> {
         if let Some(procedure) = self.procedure {
-            return expander.call_macro(procedure, form);
+            return expander.call_macro(procedure, form, env);
         }
         for (pattern, template) in &self.rules {
             let mut bindings = Bindings::new();
@@ -109,7 +109,7 @@ impl Matching<'_, '_, '_> {
         if self.rules.literals.contains(&name) {
             let syntaxes = &self.expander.syntaxes;
             return form.name().is_some_and(|used| {
-                syntaxes.resolve(used, self.env).is_same(&syntaxes.resolve(name, &self.rules.env))
+                syntaxes.literal(used, self.env).is_same(&syntaxes.literal(name, &self.rules.env))
             });
         }
         if self.expander.syntaxes.symbol(name) != self.rules.underscore {

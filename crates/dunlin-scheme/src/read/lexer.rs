@@ -50,8 +50,8 @@ pub(crate) const CHARACTER_NAMES: [(&str, char); 10] = [
 ];
 
 impl<'t> Lexer<'t> {
-    pub(super) fn new(text: &'t str) -> Self {
-        Self { text, at: 0, pos: Pos { line: 1, column: 1 }, fold_case: false }
+    pub(super) fn new(text: &'t str, source: u32, fold_case: bool) -> Self {
+        Self { text, at: 0, pos: Pos { line: 1, column: 1, source }, fold_case }
     }
 
     pub(super) fn offset(&self) -> usize {
@@ -98,7 +98,7 @@ impl<'t> Lexer<'t> {
         let next = self.peek()?;
         self.at += next.len_utf8();
         if next == '\n' {
-            self.pos = Pos { line: self.pos.line + 1, column: 1 };
+            self.pos = Pos { line: self.pos.line + 1, column: 1, ..self.pos };
         } else {
             self.pos.column += 1;
         }

@@ -4,8 +4,10 @@
 //! protects what recurses over data later.
 
 mod lexer;
+mod sources;
 
 pub(crate) use lexer::CHARACTER_NAMES;
+pub(crate) use sources::Sources;
 
 use std::sync::Arc;
 
@@ -41,7 +43,12 @@ enum Tail {
 impl<'t> Reader<'t> {
     /// A reader of `text`; `source_name` names it in errors.
     pub(crate) fn new(text: &'t str, source_name: &Arc<str>) -> Self {
-        Self { lexer: Lexer::new(text), source_name: source_name.clone() }
+        Self { lexer: Lexer::new(text, 0, false), source_name: source_name.clone() }
+    }
+
+    /// A reader of a text that another one names: the positions of its data have the number `source`.
+    pub(crate) fn of_source(text: &'t str, source_name: &Arc<str>, source: u32, fold_case: bool) -> Self {
+        Self { lexer: Lexer::new(text, source, fold_case), source_name: source_name.clone() }
     }
 
     /// How many bytes of the text were read.
@@ -141,7 +148,7 @@ impl<'t> Reader<'t> {
     }
 
     fn error(&self, pos: Pos, message: String, incomplete: bool) -> SyntaxError {
-        SyntaxError { source_name: self.source_name.clone(), pos, message, incomplete }
+        SyntaxError { source_name: self.source_name.clone(), pos: pos.plain(), message, incomplete }
     }
 }
 

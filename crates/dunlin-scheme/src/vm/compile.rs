@@ -1,5 +1,6 @@
 //! Forms to units, and the macros that are procedures.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::machine::Machine;
@@ -7,11 +8,13 @@ use super::program::Program;
 use super::turn::Turn;
 use crate::code::Unit;
 use crate::compile::{Inlines, compile};
+use crate::core::Core;
 use crate::datum::{Datum, Kind, Pos};
 use crate::error::SyntaxError;
-use crate::expand::{Expander, MacroCall};
+use crate::expand::{Expander, LIBRARY_PREFIX, MacroCall, MadeLibrary, is_base};
 use crate::heap::Word;
-use crate::heap::word::{CLOSURE, NIL, TAG_MASK, code};
+use crate::heap::word::{CLOSURE, FALSE, NIL, TAG_MASK, code};
+use crate::names::Name;
 use crate::value;
 
 /// Fuel of one call of a macro's procedure.
@@ -27,22 +30,116 @@ impl Machine {
 
     fn compile_beside(&mut self, form: &Datum, source_name: &Arc<str>, runs: bool) -> Result<Unit, SyntaxError> {
         let mut expansions = Vec::new();
-        let core = loop {
+        let (core, libraries) = loop {
             let Program { symbols, syntaxes, .. } = &mut self.commons.program;
-            let mut expander = Expander::new(symbols, syntaxes, source_name, &expansions);
+            // What `eval` evaluates reads no files.
+            let files = self.files.as_mut().filter(|_| !runs);
+            let mut expander = Expander::new(symbols, syntaxes, source_name, &expansions, files);
             let result = expander.top(form);
-            let Some(call) = expander.wanted() else { break result? };
-            let pos = call.pos;
-            let failed = |message| SyntaxError { source_name: source_name.clone(), pos, message, incomplete: false };
+            let Some(call) = expander.wanted() else { break (result?, expander.take_made()) };
+            let failed = |message| expander.error(call.pos, message);
             if expansions.len() == MACRO_CALLS_MAX {
                 return Err(failed(format!("more than {MACRO_CALLS_MAX} uses of macros of define-macro in one form")));
             }
+            let source_name = expander.error(call.pos, "").source_name;
+            let failed = |message| SyntaxError { source_name, pos: call.pos.plain(), message, incomplete: false };
             let expansion = self.expand_by_call(&call, runs).map_err(failed)?;
             expansions.push(expansion);
         };
-        let is_defined = |name| self.commons.program.syntaxes.is_defined(name);
-        let inlines = Inlines { table: &self.commons.program.inlines, is_defined: &is_defined };
-        compile(core, &self.commons.program.symbols, &inlines, source_name)
+        for library in libraries {
+            self.load_library(library, source_name)?;
+        }
+        let mut unit = self.compile_core(core, source_name)?;
+        self.name_by_hash(&mut unit);
+        Ok(unit)
+    }
+
+    fn compile_core(&mut self, core: Core, source_name: &Arc<str>) -> Result<Unit, SyntaxError> {
+        let Program { symbols, syntaxes, inlines, .. } = &self.commons.program;
+        let is_replaced = |name| syntaxes.is_replaced(name);
+        let inlines = Inlines { table: inlines, is_replaced: &is_replaced };
+        let mut unit = compile(core, symbols, &inlines, source_name)?;
+        unit.sources = syntaxes.sources.clone();
+        Ok(unit)
+    }
+
+    /// Ends the prelude. Of standard procedures that are not of `(scheme base)` the program has a copy under
+    /// that name, which its definitions replace for all of its code; the prelude and libraries keep the
+    /// original.
+    pub(crate) fn seal(&mut self) {
+        let names: Vec<Name> = self.commons.program.defined_globals().collect();
+        let mut globals = HashMap::new();
+        for name in names {
+            let Program { symbols, inlines, .. } = &mut self.commons.program;
+            let text = symbols.text(name).clone();
+            if text.starts_with('%') || is_base(&text) {
+                globals.insert(name, name);
+                continue;
+            }
+            let standard = symbols.intern(&format!("standard {text}"));
+            if let Some(known) = inlines.get(&name).cloned() {
+                inlines.insert(standard, known);
+            }
+            globals.insert(name, standard);
+            let number = self.commons.program.rename_global(name, standard);
+            if let Some(value) = self.global_at(number) {
+                let copy = self.commons.program.global(name);
+                self.define(copy, value, usize::MAX).expect("it has no limit");
+            }
+        }
+        self.charge = 0;
+        self.commons.program.syntaxes.seal(globals);
+    }
+
+    /// Names the globals of libraries by the hashes of these.
+    fn name_by_hash(&self, unit: &mut Unit) {
+        for global in &mut unit.globals {
+            *global = self.commons.program.syntaxes.hashed(*global);
+        }
+    }
+
+    /// Compiles a library and loads its code. The first import runs it.
+    fn load_library(&mut self, made: MadeLibrary, source_name: &Arc<str>) -> Result<(), SyntaxError> {
+        let MadeLibrary { name, library, globals, core } = made;
+        let mut unit = self.compile_core(core, source_name)?;
+        let numbers: HashMap<Name, usize> = globals.iter().enumerate().map(|(at, (name, _))| (*name, at)).collect();
+        let Program { symbols, syntaxes, .. } = &self.commons.program;
+        let hash = unit.hash_of_names(symbols, |name| match numbers.get(&name) {
+            Some(number) => format!("{LIBRARY_PREFIX}{number}"),
+            None => symbols.text(syntaxes.hashed(name)).to_string(),
+        });
+        let (body, done) = library.body.expect("a program's library has one");
+        let body_label = (body, self.commons.program.symbols.intern(&name));
+        let mut entry_and_done = [NIL; 2];
+        for (at, (global, label)) in globals.into_iter().chain([body_label]).enumerate() {
+            let Program { symbols, syntaxes, .. } = &mut self.commons.program;
+            let part = if global == body { "run".into() } else { at.to_string() };
+            let hashed = symbols.intern(&format!("{LIBRARY_PREFIX}{hash} {part}"));
+            syntaxes.name_by_hash(global, hashed, label);
+            let number = self.commons.program.global(hashed);
+            if global == body || global == done {
+                entry_and_done[usize::from(global == done)] = Word::from(number);
+            } else {
+                self.commons.program.once.insert(number);
+            }
+        }
+        self.name_by_hash(&mut unit);
+        let [entry, done] = entry_and_done.map(|number| number as u32);
+        // The same library may be there already, and may have run.
+        if self.global_at(done).is_none() {
+            let failed = |message| SyntaxError {
+                source_name: source_name.clone(),
+                pos: Pos::default(),
+                message,
+                incomplete: false,
+            };
+            let place = self.load(unit).map_err(failed)?;
+            let full = |_| failed("the values of globals take more than the limit of a heap".into());
+            self.define(entry, code(place), self.heap.limit()).map_err(full)?;
+            self.define(done, FALSE, self.heap.limit()).map_err(full)?;
+        }
+        self.commons.program.syntaxes.libraries.insert(name, library);
+        Ok(())
     }
 
     /// Calls the procedure of a macro. What runs, if anything does, is parked meanwhile.

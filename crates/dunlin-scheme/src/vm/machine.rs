@@ -9,6 +9,7 @@ use super::program::{Code, Program};
 use crate::code::{Op, Unit};
 use crate::data::{End, Value};
 use crate::error::Error;
+use crate::expand::Files;
 use crate::heap::word::{NIL, UNSET, code};
 use crate::heap::{Heap, Word};
 use crate::interrupt::Interrupts;
@@ -72,6 +73,9 @@ pub(crate) struct Machine {
     /// What another process ended it with.
     pub(super) parting: Option<Box<Parting>>,
     pub(super) host: Box<dyn Host + Send>,
+    /// Reads what programs include, and their libraries. The machines of an engine have none: nothing waits
+    /// for a file while it has the commons.
+    pub(crate) files: Option<Files>,
     pub(crate) interrupts: Interrupts,
     /// What the process asks of channels.
     pub(super) asked: Option<Operation>,
@@ -131,6 +135,7 @@ impl Machine {
             running: Box::new(Process::new(NONE)),
             parting: None,
             host: Box::new(Local::real()),
+            files: None,
             interrupts: Interrupts::default(),
             asked: None,
             is_embedded: false,
@@ -268,7 +273,23 @@ impl Machine {
         let word = self.import(value, None)?;
         let limit = self.heap.limit();
         let limit_bytes = 8 * limit;
-        self.set_global(name, word, limit).map_err(|_| Error::HeapLimit { limit_bytes, trace: Vec::new() })
+        let name = self.defined_name(name);
+        self.set_global(&name, word, limit).map_err(|_| Error::HeapLimit { limit_bytes, trace: Vec::new() })
+    }
+
+    /// The global that a program defines by this name: its own if it is that of a standard procedure.
+    pub(crate) fn defined_name(&mut self, name: &str) -> Arc<str> {
+        let Program { symbols, syntaxes, .. } = &mut self.commons.program;
+        let name = symbols.intern(name);
+        let global = syntaxes.define(name, symbols);
+        symbols.text(global).clone()
+    }
+
+    /// The global that a name means at the top level.
+    pub(crate) fn program_name(&mut self, name: &str) -> Arc<str> {
+        let Program { symbols, syntaxes, .. } = &mut self.commons.program;
+        let name = symbols.intern(name);
+        symbols.text(syntaxes.global(name)).clone()
     }
 
     /// Loads a unit; its first procedure begins at the place returned.

@@ -1,6 +1,6 @@
 //! What the processes of a program share: names, code, globals.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::port::{Port, PortKind};
@@ -60,6 +60,8 @@ pub(crate) struct Program {
     /// Globals whose values have cells that are not written: every process writes those of its own copy, so
     /// the table of globals has no value for them.
     pub(super) open: HashMap<u32, Word>,
+    /// Globals that keep their first value: those of libraries.
+    pub(super) once: HashSet<u32>,
     pub(super) ports: Vec<Port>,
     pub(super) next_number: i64,
     pub(super) names: NodeNames,
@@ -82,6 +84,7 @@ impl Program {
             global_numbers: HashMap::new(),
             global_names: Vec::new(),
             open: HashMap::new(),
+            once: HashSet::new(),
             ports: vec![Port::new(PortKind::Console)],
             next_number: 0,
             names: NodeNames::new(),
@@ -105,11 +108,27 @@ impl Program {
         number
     }
 
-    /// The names of globals that have a value.
-    pub(crate) fn defined_names(&self) -> Vec<String> {
-        let is_defined = |number: u32| self.code.global(number as usize) != UNSET || self.open.contains_key(&number);
-        let defined = (0..).zip(&self.global_names).filter(|(number, _)| is_defined(*number));
-        defined.map(|(_, name)| self.symbols.text(*name).to_string()).collect()
+    /// Gives a global another name, and returns its number. The old name is free.
+    pub(super) fn rename_global(&mut self, from: Name, to: Name) -> u32 {
+        let number = self.global(from);
+        self.global_numbers.remove(&from);
+        self.global_numbers.insert(to, number);
+        self.global_names[number as usize] = to;
+        number
+    }
+
+    /// The name of a global, as programs know it.
+    pub(super) fn label(&self, number: usize) -> Name {
+        let name = self.global_names[number];
+        self.syntaxes.label_of(name).unwrap_or(name)
+    }
+
+    /// The names of globals that have a value, and that all programs know by these names.
+    pub(crate) fn defined_globals(&self) -> impl Iterator<Item = Name> {
+        let is_defined =
+            move |number: u32| self.code.global(number as usize) != UNSET || self.open.contains_key(&number);
+        let defined = (0..).zip(&self.global_names).filter(move |(number, _)| is_defined(*number));
+        defined.map(|(_, name)| *name).filter(|name| self.syntaxes.label_of(*name).is_none())
     }
 
     /// A number that no other parameter or tag has.

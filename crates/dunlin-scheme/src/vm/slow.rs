@@ -45,7 +45,12 @@ impl Machine {
             // No frame is left.
             Op::Return => return Ok(Some(Next::Return(Turn::Done(state.register(i.b()))))),
             Op::Define => {
-                self.define(i.index() as u32, state.register(i.a()), self.heap.limit())?;
+                let number = i.index() as u32;
+                // Bindings of libraries never change, also if a body is run by two processes at once, or is
+                // entered again by a continuation.
+                if !self.commons.program.once.contains(&number) || self.global_at(number).is_none() {
+                    self.define(number, state.register(i.a()), self.heap.limit())?;
+                }
                 state.fuel -= std::mem::take(&mut self.charge) as i64;
             }
             Op::Global => {
@@ -53,7 +58,7 @@ impl Machine {
                     state.set_register(i.a(), value);
                     return Ok(None);
                 }
-                let name = symbol(self.commons.program.global_names[i.index()]);
+                let name = symbol(self.commons.program.label(i.index()));
                 self.raise(state, i.a(), Fail::Raise("unbound", "variable is not defined:".into(), vec![name]))?;
             }
             Op::CellRead => {

@@ -166,8 +166,8 @@ impl Machine {
         source_name: &Arc<str>,
     ) -> std::result::Result<usize, SyntaxError> {
         let unit = self.compile(form, source_name)?;
-        let full =
-            |message| SyntaxError { source_name: source_name.clone(), pos: form.pos, message, incomplete: false };
+        let pos = form.pos.plain();
+        let full = |message| SyntaxError { source_name: source_name.clone(), pos, message, incomplete: false };
         self.load(unit).map_err(full)
     }
 

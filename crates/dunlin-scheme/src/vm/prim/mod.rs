@@ -183,9 +183,10 @@ pub(crate) fn builtins(symbols: &mut Symbols, source_name: &Arc<str>) -> Unit {
         code,
         constants: Vec::new(),
         globals,
-        positions: vec![(0, crate::datum::Pos { line: 1, column: 1 })],
+        positions: vec![(0, crate::datum::Pos { line: 1, column: 1, source: 0 })],
         procedures: named,
         source_name: source_name.clone(),
+        sources: Default::default(),
     }
 }
 
