@@ -112,6 +112,9 @@ fn library_sees_what_it_imports_and_nothing_else() {
     let error =
         error("(define-library (a) (export f) (import (only (scheme base) define))\n (begin (define (f x) (car x))))");
     assert_eq!(error, "test:2:24: car is neither imported nor defined in this library");
+    let program = "(define y 5) (define-library (a) (import (scheme base)) (begin (define x y)))";
+    let seen = Scheme::new().eval("test", program).unwrap_err().to_string();
+    assert_eq!(seen, "test:1:74: y is neither imported nor defined in this library");
     let text = "(define-library (a) (export f) (import (prefix (scheme base) b:))
         (begin (b:define (f x) (b:cond ((b:null? x) 0) (else (b:car x))))))
         (import (a)) (list (f '()) (f '(1)))";
