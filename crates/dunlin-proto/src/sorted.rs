@@ -1,8 +1,9 @@
 //! Maps and sets in the order of their keys, in place of those of `std`.
 //!
-//! A [`BTreeMap`](std::collections::BTreeMap) is compiled anew for each type of key and value, 6,000 to 10,000
-//! lines of LLVM's language each. Trees were half of what this crate compiled to, and a fifth of what `dunlin`
-//! did. The maps here take about a tenth of that. They are trees of two levels: a list of sorted lists.
+//! A [`BTreeMap`](std::collections::BTreeMap) is compiled anew for each type of key and value, 6,000 to
+//! 10,000 lines of LLVM's language each. Trees were half of what this crate compiled to, and a fifth of what
+//! `dunlin` did. The maps here take about a tenth of that. They are trees of two levels: a list of sorted
+//! lists.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -12,14 +13,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// A map with the methods of a [`BTreeMap`](std::collections::BTreeMap). All iteration is in the order of the
 /// keys.
 ///
-/// Looking up a key takes logarithmic time. Inserting or removing one moves at most 2 KiB of entries, and once
-/// in some ten times the list of lists.
+/// Looking up a key takes logarithmic time. Inserting or removing one moves 2 KiB of entries, or 16 entries
+/// if these are larger, and once in some ten times the list of lists.
 pub struct SortedMap<K, V> {
     /// Each is sorted, and below the next. None is empty, except one that is the only one.
     chunks: Vec<Vec<(K, V)>>,
     len: usize,
-    /// The place of the key that was found last. Most keys are looked up several times in succession: the tree
-    /// is searched only for the first. (It is no `Cell`, so that the map is `Sync`.)
+    /// The place of the key that was found last. Most keys are looked up several times in succession: the
+    /// tree is searched only for the first. (It is no `Cell`, so that the map is `Sync`.)
     last: AtomicUsize,
 }
 
@@ -169,8 +170,8 @@ impl<K, V> SortedMap<K, V> {
         entry
     }
 
-    /// Entries of this chunk have been removed. `false`: the chunk was, too, or has the entries of the next one
-    /// behind its own.
+    /// Entries of this chunk have been removed. `false`: the chunk was, too, or has the entries of the next
+    /// one behind its own.
     fn tidy(&mut self, chunk: usize) -> bool {
         let (len, count) = (self.chunks[chunk].len(), self.chunks.len());
         if len == 0 && count > 1 {

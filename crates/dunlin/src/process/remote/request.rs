@@ -8,8 +8,8 @@ use super::super::mailbox::Address;
 use super::super::pid::Pid;
 use super::function::RemoteFunction;
 
-/// What a node asks before it sends arguments: whether it may start the function of this name, a `String`. The
-/// answer is an [`Admission`]. Both are [bytes](crate::node::words).
+/// What a node asks before it sends arguments: whether it may start the function of this name, a `String`.
+/// The answer is an [`Admission`]. Both are [bytes](crate::node::words).
 pub(super) type Asks = Call<Bytes, Bytes>;
 
 /// Whether a function may be started.
