@@ -208,7 +208,10 @@ impl<K, V> SortedMap<K, V> {
             self.chunks.reserve_exact(1);
             self.chunks.push(Vec::with_capacity(1));
         }
-        if self.chunks[chunk].len() == Self::CHUNK {
+        let is_full = |chunk: &Vec<(K, V)>| chunk.len() == Self::CHUNK;
+        if at == Self::CHUNK && self.chunks.get(chunk + 1).is_some_and(|next| !is_full(next)) {
+            (chunk, at) = (chunk + 1, 0);
+        } else if is_full(&self.chunks[chunk]) {
             // Keys that come in order leave full chunks behind.
             let middle = if at == Self::CHUNK { Self::CHUNK } else { Self::CHUNK / 2 };
             let upper = self.chunks[chunk].split_off(middle);
@@ -726,6 +729,22 @@ mod tests {
         set.retain(|element| *element != 5);
         assert_eq!(set.pop_first(), Some(1));
         assert!(set.into_iter().eq([9]));
+    }
+
+    /// The keys of some maps are chosen by peers.
+    #[test]
+    fn no_order_of_keys_leaves_many_small_chunks() {
+        type Keys = fn(u64) -> u64;
+        let up: Keys = |n| n;
+        let down: Keys = |n| 1 << 40 | (10_000 - n);
+        // Each into the gap behind the first hundreds.
+        let gap: Keys = |n| if n < 1_000 { n } else { 1 << 40 | (10_000 - n) };
+        let both: Keys = |n| if n % 2 == 0 { n } else { 1 << 40 | (10_000 - n) };
+        for keys in [up, down, gap, both] {
+            let map: SortedMap<u64, u64> = (0..10_000).map(|n| (keys(n), n)).collect();
+            let most = 10_000 / (SortedMap::<u64, u64>::CHUNK / 2) + 2;
+            assert!(map.len() == 10_000 && map.chunks.len() <= most, "{}", map.chunks.len());
+        }
     }
 
     #[test]
