@@ -737,8 +737,8 @@ mod tests {
         type Keys = fn(u64) -> u64;
         let up: Keys = |n| n;
         let down: Keys = |n| 1 << 40 | (10_000 - n);
-        // Each into the gap behind the first hundreds.
-        let gap: Keys = |n| if n < 1_000 { n } else { 1 << 40 | (10_000 - n) };
+        // Each into the gap behind eight full chunks.
+        let gap: Keys = |n| if n < 1_024 { n } else { 1 << 40 | (10_000 - n) };
         let both: Keys = |n| if n % 2 == 0 { n } else { 1 << 40 | (10_000 - n) };
         for keys in [up, down, gap, both] {
             let map: SortedMap<u64, u64> = (0..10_000).map(|n| (keys(n), n)).collect();
