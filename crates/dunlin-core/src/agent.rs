@@ -88,7 +88,7 @@ use std::future::{Future, poll_fn};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
-use crate::call::{Callee, Caller, Reply};
+use crate::call::{Callee, Caller};
 pub(crate) use crate::channel::elsewhere::Names;
 pub use crate::channel::elsewhere::{Missing, PassedOn};
 use crate::channel::queue::events::{Carried, Collected, FromSender, Heard};
@@ -101,6 +101,7 @@ use crate::clock::{self, PATIENCE_TICKS, Patient, be_patient};
 use crate::error::{MessageId, Reason, Why};
 use crate::handle::Handle;
 use crate::lock::Lock;
+use crate::reply::Reply;
 use crate::share::Shared;
 use crate::waits::ChannelId;
 use crate::wake::Queued;

@@ -13,15 +13,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::channel::policy::{Policy, fifo};
+use crate::channel::policy::Policy;
 use crate::channel::receiver::{Receiver, Receiving};
 use crate::channel::sender::{Sender, Sending};
 use crate::channel::state::Chan;
 use crate::choice::ChoiceCx;
 use crate::choice::branch::{Branch, Look};
 use crate::error::{CallError, RecvError, SendError};
-use crate::handle::Handle;
 use crate::operation::Operation;
+use crate::reply::{Answer, Reply, channel_reply};
 use crate::share::{Claimer, End, Lone, Retire, Shared, refuse_clone};
 use crate::waits::{ChannelId, Doing};
 
@@ -98,7 +98,7 @@ impl<Q, A> Caller<Q, A> {
     /// server's reply fails.
     #[track_caller]
     pub fn call(&mut self, request: Q) -> Calling<'_, Sending<'_, Asked<Q, A>>, A> {
-        let (reply, answer) = reply();
+        let (reply, answer) = channel_reply();
         Calling { request: Some(self.requests.send((request, reply))), answer, borrows: PhantomData }
     }
 
@@ -146,37 +146,9 @@ impl<Q, A> Shared<Caller<Q, A>> {
     /// Calls once: see [`Caller::call`]. Held back while another handle's claim is out.
     #[track_caller]
     pub fn call(&mut self, request: Q) -> Calling<'_, Lone<'_, Sending<'_, Asked<Q, A>>>, A> {
-        let (reply, answer) = reply();
+        let (reply, answer) = channel_reply();
         let request = Lone::new(self, Doing::Send, |chan, handle| Sending::by(chan, handle, (request, reply)));
         Calling { request: Some(request), answer, borrows: PhantomData }
-    }
-}
-
-/// Makes a place for a reply, and what waits for it.
-#[track_caller]
-pub fn reply<A>() -> (Reply<A>, Answer<A>) {
-    let (sender, answers) = crate::channel::ends(&fifo(1), Location::caller());
-    (Reply { sender }, Answer { answers })
-}
-
-/// Waits for the reply, and takes it. Dropping it refuses the reply.
-#[derive(Debug)]
-pub struct Answer<A> {
-    answers: Receiver<A>,
-}
-
-impl<A> Answer<A> {
-    /// The reply, if it has come.
-    pub fn take(&mut self) -> Option<A> {
-        self.answers.try_recv().ok()
-    }
-}
-
-impl<A> Future for Answer<A> {
-    type Output = Result<A, RecvError>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.answers.chan().poll_take::<false>(Handle::END, true, cx)
     }
 }
 
@@ -339,39 +311,5 @@ impl<Q, A> Deref for Request<Q, A> {
 
     fn deref(&self) -> &Q {
         &self.request
-    }
-}
-
-/// The place for one reply.
-///
-/// If it is dropped without a reply, the call fails with [`CallError::NoReply`].
-#[derive(Debug)]
-#[must_use = "dropped without a reply, the call fails"]
-pub struct Reply<A> {
-    sender: Sender<A>,
-}
-
-impl<A> Reply<A> {
-    #[cfg(feature = "serde")]
-    pub(crate) fn over(sender: Sender<A>) -> Self {
-        Self { sender }
-    }
-
-    #[cfg(feature = "serde")]
-    pub(crate) fn sender(&self) -> &Sender<A> {
-        &self.sender
-    }
-
-    #[cfg(feature = "serde")]
-    pub(crate) fn into_inner(self) -> Sender<A> {
-        self.sender
-    }
-
-    /// Replies; never waits.
-    ///
-    /// # Errors
-    /// The answer, if the caller has gone.
-    pub fn send(mut self, answer: A) -> Result<(), A> {
-        self.sender.try_send(answer).map_err(SendError::into_value)
     }
 }

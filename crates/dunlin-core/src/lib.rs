@@ -43,6 +43,7 @@ mod portable;
 #[cfg(feature = "link")]
 #[doc(hidden)]
 pub mod remote;
+mod reply;
 mod share;
 mod sync;
 mod table;
@@ -53,7 +54,7 @@ mod wake;
 pub use barrier::{Barrier, Syncing, barrier};
 pub use broadcast::{Broadcast, Broadcasting, Completing, Joiner, broadcast, broadcast_with};
 pub use bundle::{Bundle, Call, Flip, Pairing, Share, ToClient, ToServer};
-pub use call::{Accepting, Callee, Caller, Calling, Reply, Request, call};
+pub use call::{Accepting, Callee, Caller, Calling, Request, call};
 pub use channel::factory::ChannelFactory;
 pub use channel::policy::{
     Admit, Buffering, Overflow, Policy, drop_newest, fifo, overwrite_newest, overwrite_oldest, rendezvous, unbounded,
@@ -74,6 +75,7 @@ pub use operation::{Operation, Until};
 pub use par::Par;
 #[cfg(feature = "serde")]
 pub use portable::{Portable, carrier};
+pub use reply::Reply;
 #[cfg(feature = "serde")]
 pub use share::far::Lend;
 pub use share::{Claim, Claiming, End, Lone, OwnedClaim, Retiring, Shared};
@@ -83,7 +85,6 @@ pub use share::{Claim, Claiming, End, Lone, OwnedClaim, Retiring, Shared};
 pub mod __rt {
     pub use crate::budget::{OPERATIONS_MAX, counted, give_way_to_runtime, renew, set_waking};
     pub use crate::bundle::{NoPairing, Probe, Sides, is_pairing};
-    pub use crate::call::{Answer, reply};
     pub use crate::channel::sender::Spare;
     pub use crate::channel::tether::{Tether, Tethered, Tethers, Tie, TieEnd, TieNothing};
     pub use crate::choice::branch::{ChoiceCx, Look};
@@ -91,6 +92,7 @@ pub mod __rt {
     pub use crate::error::panic_text;
     pub use crate::par::Branches;
     pub use crate::par::ready::alone::Alone;
+    pub use crate::reply::{Answer, reply};
     pub use crate::share::WeakShared;
     pub use crate::turn::{Turn, end as end_turn, set_timer as set_turn_timer};
     pub use crate::wake::{keep, wake_all};

@@ -6,7 +6,8 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use dunlin::prelude::*;
-use dunlin::{Bundle, Call};
+use dunlin::server::Server;
+use dunlin::{Bundle, Call, link, mailbox};
 use dunlin_heap::{Allocated, Counting, Thread};
 use tokio::runtime::{Builder, Runtime};
 
@@ -65,6 +66,12 @@ pub(crate) static ALL: &[Program] = &[
     local("crowd-20000-par", "value", 1, |n| in_par(crowd_par(20_000, n))),
     parked("parked-par", parked_par),
     parked("parked-spawned", parked_spawned),
+    parked("parked-mailbox", parked_mailbox),
+    // Of two processes, in both directions.
+    parked("parked-links", parked_links),
+    local("process", "process", 1, |n| spawned(processes(n))),
+    local("post", "message", 1, |n| spawned(posts(n))),
+    local("server-call", "call", 1, |n| spawned(server_calls(n))),
     between("remote-8-bytes", "round trip", 5.0, |n| spawned(remote(n))),
     // Its places for replies are found by random numbers: trees of these take more or less memory.
     between("remote-call", "call", 10.0, |n| spawned(remote_calls(n))),
@@ -373,6 +380,83 @@ fn parked_spawned(n: u64) {
         }
         PARKED.set(HEAP.0.held() - before);
     });
+}
+
+fn parked_mailbox(n: u64) {
+    runtime().block_on(async {
+        let mut addresses: Vec<_> = (0..n).map(|_| None).collect();
+        let before = HEAP.0.held();
+        for place in &mut addresses {
+            let (address, mut mailbox) = mailbox::<u64>();
+            *place = Some(address);
+            fork(async move { mailbox.recv().await.map(drop).unwrap_or_default() });
+            tokio::task::yield_now().await;
+        }
+        PARKED.set(HEAP.0.held() - before);
+    });
+}
+
+/// The bytes are those of the links alone.
+fn parked_links(n: u64) {
+    let chain = async move {
+        let mut parked = Vec::new();
+        for _ in 0..=n {
+            parked.push(dunlin::spawn(std::future::pending::<()>()));
+            tokio::task::yield_now().await;
+        }
+        let before = HEAP.0.held();
+        for pair in parked.windows(2) {
+            let (one, other) = (pair[0].pid(), pair[1].pid());
+            let linked = link(one, other).and(link(other, one));
+            assert_eq!(linked, Ok(true));
+        }
+        PARKED.set(HEAP.0.held() - before);
+    };
+    // Only a process can link.
+    runtime().block_on(async { dunlin::spawn(chain).await }).expect("it does not panic");
+}
+
+// ---- processes with mailboxes, and servers
+
+async fn processes(n: u64) {
+    for _ in 0..n {
+        dunlin::spawn(async {}).await.expect("it ends normally");
+    }
+}
+
+async fn posts(n: u64) {
+    let (address, mut mailbox) = mailbox();
+    let receiver = dunlin::spawn(async move {
+        for expected in 0..n {
+            assert_eq!(mailbox.recv().await, Ok(expected));
+        }
+    });
+    for number in 0..n {
+        address.send(number).expect("the receiver waits for all");
+    }
+    receiver.await.expect("it does not panic");
+}
+
+struct Successor;
+
+impl Server for Successor {
+    type Call = u64;
+    type Reply = u64;
+    type Cast = ();
+
+    async fn call(&mut self, n: u64) -> dunlin::Result<u64> {
+        Ok(n + 1)
+    }
+}
+
+async fn server_calls(n: u64) {
+    let client = dunlin::spawn(async move {
+        let mut server = Successor.start();
+        for number in 0..n {
+            assert_eq!(server.call(number).await, Ok(number + 1));
+        }
+    });
+    client.await.expect("it does not panic");
 }
 
 // ---- two nodes

@@ -765,6 +765,35 @@ fn forwarded_reply_answers_the_original_caller() {
     });
 }
 
+/// A generic server that hands its replies to another node.
+struct Abroad(Sender<dunlin::Reply<u64>>);
+
+impl dunlin::server::Server for Abroad {
+    type Call = ();
+    type Reply = u64;
+    type Cast = ();
+
+    async fn answer(&mut self, (): (), place: dunlin::Reply<u64>) -> Result {
+        self.0.send(place).await.map_err(|error| Error::other(error.to_string()))
+    }
+}
+
+/// The caller waits at a place in this program, which becomes a channel when it travels.
+#[test]
+fn reply_of_a_generic_server_comes_from_another_node() {
+    run(async {
+        let [a, b] = nodes("reply_of_a_server_goes", "memory:").await;
+        let mut client = dunlin::server::Server::start(Abroad(a.sender("places").await?));
+        let mut rx = b.receiver::<dunlin::Reply<u64>>("places").await?;
+        let (reply, given) = par!(client.call(()), async { Ok::<_, Error>(rx.recv().await?.send(7)) });
+        assert_eq!((reply, given?), (Ok(7), Ok(())));
+        // One that is dropped there is no reply.
+        let (reply, dropped) = par!(client.call(()), async { rx.recv().await.map(drop) });
+        assert_eq!((reply, dropped), (Err(dunlin::server::ServerCallError::NoReply), Ok(())));
+        Ok(())
+    });
+}
+
 /// The sender gets an error with the size and the limit, also if a choice offers the value; and the channel
 /// keeps working.
 #[test]

@@ -13,13 +13,14 @@ use super::carrier::{self, Another, EndKind, Keeps, MakesAgent, Mobile, Place, P
 use crate::agent::{Inlet, Lone, LoneOutlet, Outlet};
 use crate::barrier::Barrier;
 use crate::broadcast::{Broadcast, Joiner};
-use crate::call::{Callee, Caller, Reply};
+use crate::call::{Callee, Caller};
 use crate::channel::MayPoison;
 use crate::channel::policy::{Policy, fifo, rendezvous};
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
 use crate::channel::state::Chan;
 use crate::error::Why;
+use crate::reply::Reply;
 use crate::share::Shared;
 use crate::share::far::Lend;
 use crate::waits::ChannelId;

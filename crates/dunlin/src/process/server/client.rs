@@ -152,10 +152,10 @@ impl<Q, A, C> Unpin for Calling<'_, Q, A, C> {}
 impl<Q, A, C> Calling<'_, Q, A, C> {
     /// Sends the call.
     fn send(&mut self, request: Q) -> Result<Phase<Q, A>, ServerCallError<Q>> {
-        if self.client.is_oneself() {
+        let served = self.client.served.by();
+        if served.is_some() && served == Pid::current() {
             return Err(ServerCallError::Oneself(request));
         }
-        let served = self.client.served.by();
         if let Some(pid) = served
             && self.client.monitor.as_ref().is_none_or(|monitor| monitor.pid() != pid)
         {

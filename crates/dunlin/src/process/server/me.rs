@@ -1,5 +1,6 @@
 //! What a server asks of its own loop.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::lock::lock;
@@ -31,7 +32,14 @@ impl From<Down> for Info {
 ///
 /// What it is asked takes effect when the method returns.
 #[derive(Clone, Debug, Default)]
-pub struct Me(Arc<Mutex<Orders>>);
+pub struct Me(Arc<Asked>);
+
+#[derive(Debug, Default)]
+struct Asked {
+    /// Something was asked since the loop looked: most servers ask nothing, and their loop takes no lock.
+    is_new: AtomicBool,
+    orders: Mutex<Orders>,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Orders {
@@ -45,28 +53,33 @@ impl Me {
     /// Watches a process: its end comes as [`Info::Down`], behind all that the process has sent to the server
     /// before. A process is watched once.
     pub fn monitor(&self, pid: Pid) {
-        lock(&self.0).monitors.push((pid, true));
+        self.ask(|orders| orders.monitors.push((pid, true)));
     }
 
     /// Ends the monitor of a process.
     pub fn demonitor(&self, pid: Pid) {
-        lock(&self.0).monitors.push((pid, false));
+        self.ask(|orders| orders.monitors.push((pid, false)));
     }
 
     /// From now on the exits of linked processes come as [`Info::Exit`], and do not end the server.
     pub fn receive_exits(&self) {
-        lock(&self.0).exits = true;
+        self.ask(|orders| orders.exits = true);
     }
 
     /// Ends the server in order. Calls and casts that wait are not served.
     pub fn stop(&self) {
-        lock(&self.0).stop = true;
+        self.ask(|orders| orders.stop = true);
     }
 
-    /// Takes the orders; those to stop stay.
-    pub(super) fn take(&self) -> Orders {
-        let mut orders = lock(&self.0);
-        let stop = orders.stop;
-        Orders { stop, ..std::mem::replace(&mut *orders, Orders { stop, ..Orders::default() }) }
+    fn ask(&self, order: impl FnOnce(&mut Orders)) {
+        order(&mut lock(&self.0.orders));
+        self.0.is_new.store(true, Ordering::Release);
+    }
+
+    /// Takes the orders; `None`: nothing was asked.
+    pub(super) fn take(&self) -> Option<Orders> {
+        // Cleared first: an order given meanwhile is taken now, or seen the next time.
+        let is_new = self.0.is_new.load(Ordering::Relaxed) && self.0.is_new.swap(false, Ordering::Acquire);
+        is_new.then(|| std::mem::take(&mut *lock(&self.0.orders)))
     }
 }

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -15,7 +16,7 @@ use super::me::{Info, Me};
 use super::slot::Slot;
 use crate::lock::lock;
 use crate::{
-    Branch, Mailbox, MonitorInto, Operation, Pid, Receiver, Receiving, RecvError, Reply, Result, alt, mailbox,
+    Branch, Mailbox, MailboxError, MonitorInto, Operation, Pid, Receiver, Receiving, RecvError, Reply, Result, mailbox,
     monitor_into,
 };
 
@@ -248,7 +249,18 @@ pub(super) struct Feed<'a, Q, A, C> {
     /// sent to the queue was there when its exit came.
     held: Option<(Info, usize)>,
     pub(super) me: Me,
-    pub(super) supervised: Supervised,
+    /// The server has asked for something that comes to `infos`.
+    has_infos: bool,
+    /// `None`: no supervisor requests a shutdown.
+    pub(super) supervised: Option<Supervised>,
+}
+
+/// What has come first.
+enum Came<Q, A, C> {
+    Shutdown,
+    Info(Result<Info, MailboxError>),
+    /// The queue is closed when no client is left.
+    Message(Result<Message<Q, A, C>, RecvError>),
 }
 
 /// What comes next.
@@ -262,10 +274,11 @@ pub(super) enum Event<Q, A, C> {
 }
 
 impl<'a, Q, A, C> Feed<'a, Q, A, C> {
-    pub(super) fn new(requests: &'a mut Requests<Q, A, C>, supervised: Supervised) -> Self {
+    pub(super) fn new(requests: &'a mut Requests<Q, A, C>, supervised: Option<Supervised>) -> Self {
         requests.served.set(Pid::current());
         let (_, infos) = mailbox();
-        Self { requests, infos, monitors: HashMap::new(), held: None, me: Me::default(), supervised }
+        let (monitors, me) = (HashMap::new(), Me::default());
+        Self { requests, infos, monitors, held: None, me, has_infos: false, supervised }
     }
 
     pub(super) async fn next(&mut self) -> Result<Event<Q, A, C>> {
@@ -285,24 +298,46 @@ impl<'a, Q, A, C> Feed<'a, Q, A, C> {
                 }
                 continue;
             }
-            let message = alt! {
-                message = self.requests.queue.recv() => message,
-                info = self.infos.recv() => {
+            match self.came().await {
+                Came::Shutdown => return Ok(Event::End),
+                Came::Info(info) => {
                     let info = info?;
                     if let Info::Down(down) = &info {
                         self.monitors.remove(&down.exit.pid);
                     }
                     self.held = Some((info, self.requests.queue.len()));
-                    continue;
                 }
-                _ = self.supervised.requested() => return Ok(Event::End),
-            };
-            // It is closed when no client is left.
-            let Ok(message) = message else { return Ok(Event::End) };
-            if let Some(event) = Self::event(message) {
-                return Ok(event);
+                Came::Message(Err(_)) => return Ok(Event::End),
+                Came::Message(Ok(message)) => {
+                    if let Some(event) = Self::event(message) {
+                        return Ok(event);
+                    }
+                }
             }
         }
+    }
+
+    /// Waits for what can come. That is no choice, which would cost several times a receive: none of these
+    /// operations has taken anything when it is dropped. An info waits for what lies in the queue, so however
+    /// many come, the queue has its turn.
+    async fn came(&mut self) -> Came<Q, A, C> {
+        let mut shutdown = self.supervised.as_mut().map(Supervised::requested);
+        let mut infos = self.has_infos.then(|| self.infos.recv());
+        let mut queue = self.requests.queue.recv();
+        poll_fn(|cx| {
+            if let Some(shutdown) = &mut shutdown
+                && Pin::new(shutdown).poll(cx).is_ready()
+            {
+                return Poll::Ready(Came::Shutdown);
+            }
+            if let Some(infos) = &mut infos
+                && let Poll::Ready(info) = Pin::new(infos).poll(cx)
+            {
+                return Poll::Ready(Came::Info(info));
+            }
+            Pin::new(&mut queue).poll(cx).map(Came::Message)
+        })
+        .await
     }
 
     /// `None`: a call that was withdrawn.
@@ -319,7 +354,8 @@ impl<'a, Q, A, C> Feed<'a, Q, A, C> {
 
     /// Does what the server has asked for. Returns whether it ends.
     fn obey(&mut self) -> Result<bool> {
-        let orders = self.me.take();
+        let Some(orders) = self.me.take() else { return Ok(false) };
+        self.has_infos |= orders.exits || !orders.monitors.is_empty();
         if orders.exits {
             self.infos.exits()?;
         }

@@ -141,8 +141,7 @@ pub trait Server: Send + Sized + 'static {
     fn start_with(self, queue: impl Into<Policy>) -> ClientOf<Self> {
         let (client, mut requests, served) = queue_of(queue.into());
         let process = crate::spawn_named(type_name::<Self>(), async move {
-            let (_request, supervised) = Supervised::alone();
-            let reason = run(self, &mut requests, supervised).await.exit_reason();
+            let reason = run(self, &mut requests, None).await.exit_reason();
             if reason != ExitReason::Normal {
                 // So links, monitors and callers learn of it.
                 let _ = crate::exit(reason).await;
@@ -235,7 +234,7 @@ pub fn child<S: Server>(
     let (client, requests, _) = queue_of(queue.into());
     let serve = move |mut requests: Lent<Queue<S>>, supervised| {
         let state = make();
-        async move { run(state, &mut requests, supervised).await }
+        async move { run(state, &mut requests, Some(supervised)).await }
     };
     (client, Child::lent(name, requests, serve).start_within(START_WITHIN))
 }
@@ -246,11 +245,11 @@ pub type ClientOf<S> = Client<<S as Server>::Call, <S as Server>::Reply, <S as S
 async fn run<S: Server>(
     mut state: S,
     requests: &mut Requests<S::Call, S::Reply, S::Cast>,
-    supervised: Supervised,
+    supervised: Option<Supervised>,
 ) -> Result {
     let mut feed = Feed::new(requests, supervised);
     state.init(&feed.me).await?;
-    feed.supervised.ready();
+    feed.supervised.iter_mut().for_each(Supervised::ready);
     let mut serving: Box<dyn Body<S::Call, S::Reply, S::Cast>> = body(state);
     loop {
         match serving.serve(&mut feed).await {
