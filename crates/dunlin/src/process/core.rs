@@ -16,7 +16,7 @@
 use std::any::Any;
 use std::sync::{Arc, Mutex};
 
-use dunlin_core::waits::{Kept, Spawned};
+use dunlin_core::waits::{self, Kept, Spawned};
 
 use super::exit::{Exit, ExitReason};
 #[cfg(feature = "net")]
@@ -35,7 +35,9 @@ pub(super) trait Exits: Send + Sync {
 }
 
 pub(super) struct Core {
-    pub(super) pid: Pid,
+    /// Its pid, without what only those of other nodes have.
+    number: u64,
+    place: u32,
     pub(super) name: Option<Arc<str>>,
     shared: Mutex<Shared>,
 }
@@ -48,7 +50,7 @@ struct Shared {
 
 impl std::fmt::Debug for Core {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Core").field("pid", &self.pid).finish_non_exhaustive()
+        f.debug_struct("Core").field("pid", &self.pid()).finish_non_exhaustive()
     }
 }
 
@@ -65,13 +67,20 @@ impl Core {
     }
 
     fn at(process: Spawned, pid: impl FnOnce() -> Pid) -> Option<Arc<Self>> {
-        let new = |name| -> Kept { Arc::new(Self { pid: pid(), name, shared: Mutex::default() }) };
+        let new = |name| -> Kept {
+            let pid = pid();
+            Arc::new(Self { number: pid.number(), place: pid.place(), name, shared: Mutex::default() })
+        };
         process.kept(new).and_then(Self::from_kept)
     }
 
     pub(super) fn from_kept(kept: Kept) -> Option<Arc<Self>> {
         let any: Arc<dyn Any + Send + Sync> = kept;
         any.downcast().ok()
+    }
+
+    pub(super) fn pid(&self) -> Pid {
+        Pid::of(self.place, waits::Pid::numbered(self.number))
     }
 
     pub(super) fn apply(&self, signal: Signal<Watcher>) -> Effect<Watcher> {
@@ -91,7 +100,7 @@ impl Core {
 
     fn carry_out(&self, effect: Effect<Watcher>) -> Roused {
         match effect {
-            Effect::Rouse => self.pid.find().map_or(Roused::Nothing, Roused::Process),
+            Effect::Rouse => self.pid().find().map_or(Roused::Nothing, Roused::Process),
             Effect::Deliver(exits) => {
                 let delivered = exits.into_iter().map(|(exit, link)| self.deliver(exit, link));
                 delivered.fold(Roused::Nothing, Roused::and)
@@ -133,15 +142,15 @@ impl Core {
 
     /// Why the process must end at this poll, if it must.
     pub(super) fn must_end(&self) -> Option<Exit> {
-        match self.apply(Signal::Poll { own: self.pid }) {
-            Effect::Dies(exit) => Some(exit.passed_on(self.pid, self.name.clone())),
+        match self.apply(Signal::Poll { own: self.pid() }) {
+            Effect::Dies(exit) => Some(exit.passed_on(self.pid(), self.name.clone())),
             _ => None,
         }
     }
 
     /// The exit of this process, for a reason of its own.
     pub(super) fn exit(&self, reason: ExitReason) -> Exit {
-        Exit::new(self.pid, self.name.clone(), reason)
+        Exit::new(self.pid(), self.name.clone(), reason)
     }
 
     /// The process has ended: reports it to its links and monitors.
@@ -154,7 +163,7 @@ impl Core {
         let Effect::Report(End { targets, sources, watchers }) = effect else { return };
         for (target, id) in targets {
             if let Some(target) = Self::of(target) {
-                let link = Some(Link { source: self.pid, id });
+                let link = Some(Link { source: self.pid(), id });
                 target.send(Signal::Exit { exit: exit.clone(), link });
             }
         }
@@ -168,14 +177,14 @@ impl Core {
         #[cfg(feature = "net")]
         if source.is_far() {
             let link = Link { source, id };
-            far::out::watch(source, self.watcher_of(link), Some((self.pid.number(), id)));
+            far::out::watch(source, self.watcher_of(link), Some((self.number, id)));
             // This process has ended meanwhile, or the link has.
             if !self.counts(link) {
                 self.forgotten_by(source, id);
             }
             return Roused::Nothing;
         }
-        let link = Signal::Link { target: self.pid, id };
+        let link = Signal::Link { target: self.pid(), id };
         let exit = match Self::of(source).map(|source| source.apply(link)) {
             Some(Effect::Ended(exit)) => exit,
             None => Exit::no_such_process(source),
@@ -199,17 +208,17 @@ impl Core {
     /// Gets the exit of the source of this link, if that is at another node.
     #[cfg(feature = "net")]
     pub(super) fn watcher_of(&self, link: Link) -> Watcher {
-        Arc::new(OfLink { target: self.pid, link })
+        Arc::new(OfLink { target: self.pid(), link })
     }
 
     /// The source of a link to this process no longer needs its side.
     fn forgotten_by(&self, source: Pid, id: LinkId) {
         #[cfg(feature = "net")]
         if source.is_far() {
-            return far::out::forget_link(source, (self.pid.number(), id));
+            return far::out::forget_link(source, (self.number, id));
         }
         if let Some(source) = Self::of(source) {
-            source.apply(Signal::Forget { target: self.pid, id });
+            source.apply(Signal::Forget { target: self.pid(), id });
         }
     }
 

@@ -161,8 +161,8 @@ where
     let parent = current()?;
     let starting = Starting::new(name, made);
     if let Some(child) = Core::of(starting.pid()) {
-        child.link_from(parent.pid).wake();
-        parent.link_from(child.pid).wake();
+        child.link_from(parent.pid()).wake();
+        parent.link_from(child.pid()).wake();
     }
     Ok(starting.run::<F, Seen>(future))
 }

@@ -10,10 +10,9 @@
 //! - [`supervisor`], [`server`]: processes that restart others, and processes that serve calls.
 //!
 //! In the folder: `signal.rs` is the pure state machine of a process's links, monitors and exits; `core.rs`
-//! gives each process that needs it one under a lock, and explains how signals travel; `set.rs` is a small
-//! map; `watch.rs` is what learns of an end. `far/` reaches processes of other nodes,
-//! and `remote/` starts some there. `spawn.rs` polls a
-//! body, and ends it. `mailbox/` has the queue (`queue.rs`), the address and the receives.
+//! gives each process that needs it one under a lock, and explains how signals travel; `links.rs` are the
+//! links of one process, `set.rs` is a small map; `watch.rs` is what learns of an end. `far/` reaches
+//! processes of other nodes, and `remote/` starts some there. `spawn.rs` polls a body, and ends it. `mailbox/` has the queue (`queue.rs`), the address and the receives.
 
 mod core;
 mod down;
@@ -21,6 +20,7 @@ mod exit;
 #[cfg(feature = "net")]
 mod far;
 mod link;
+mod links;
 mod mailbox;
 mod monitor;
 mod payload;

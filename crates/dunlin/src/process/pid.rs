@@ -91,6 +91,14 @@ impl Pid {
         Self::of(NOWHERE, pid)
     }
 
+    pub(super) fn number(self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn place(self) -> u32 {
+        self.place
+    }
+
     pub(super) fn find(self) -> Option<Spawned> {
         if self.is_far() { None } else { Spawned::find(self.place, waits::Pid::numbered(self.number)) }
     }
@@ -129,14 +137,6 @@ impl Pid {
         let node = NodeId(u128::from(far.node[0]) << 64 | u128::from(far.node[1]));
         let life = Life { node, incarnation: Incarnation(far.incarnation) };
         Some((ProcessId { life, number: self.number, place: self.place, bits: far.bits }, u64::from(self.via) - 1))
-    }
-
-    pub(super) fn number(self) -> u64 {
-        self.number
-    }
-
-    pub(super) fn place(self) -> u32 {
-        self.place
     }
 }
 

@@ -8,7 +8,8 @@ const FEW: usize = 8;
 /// A map that takes no more than its entries while there are few.
 pub(super) enum Set<K, V> {
     Few(Vec<(K, V)>),
-    Many(BTreeMap<K, V>),
+    // Boxed, since the tree is larger than a list.
+    Many(Box<BTreeMap<K, V>>),
 }
 
 impl<K, V> Default for Set<K, V> {
@@ -32,14 +33,12 @@ impl<K: Ord + Copy, V> Set<K, V> {
                 return Some(std::mem::replace(old, value));
             }
             if few.len() < FEW {
-                if few.is_empty() {
-                    // A `Vec` would begin with four.
-                    few.reserve_exact(1);
-                }
+                // A `Vec` would begin with four, and double.
+                few.reserve_exact(1);
                 few.push((key, value));
                 return None;
             }
-            *self = Self::Many(std::mem::take(few).into_iter().collect());
+            *self = Self::Many(Box::new(std::mem::take(few).into_iter().collect()));
         }
         match self {
             Self::Many(many) => many.insert(key, value),

@@ -9,11 +9,10 @@
 //! made anew has a new number.
 
 use super::exit::Exit;
+pub(super) use super::links::LinkId;
+use super::links::{Entry, Links, Side};
 use super::pid::Pid;
 use super::set::Set;
-
-/// The number that the target of a link has given it.
-pub(super) type LinkId = u64;
 
 /// The number that a process has given a monitor.
 pub(super) type WatchId = u64;
@@ -90,41 +89,36 @@ pub(super) enum Effect<W> {
 #[derive(Debug)]
 pub(super) struct End<W> {
     /// The targets of its links, each with the number of the link.
-    pub(super) targets: Vec<(Pid, LinkId)>,
+    pub(super) targets: Vec<Entry>,
     /// The sources of links to it.
-    pub(super) sources: Vec<(Pid, LinkId)>,
+    pub(super) sources: Vec<Entry>,
     pub(super) watchers: Vec<(WatchId, W)>,
 }
 
 /// The links, monitors and pending exits of a process.
 pub(super) struct State<W> {
-    targets: Set<Pid, LinkId>,
-    sources: Set<Pid, LinkId>,
+    links: Links,
     watchers: Set<WatchId, W>,
     /// The number of the last link accepted, or monitor.
     last: u64,
     /// Exits are messages.
     receives: bool,
-    /// Exits that the process has not looked at.
-    pending: Vec<(Exit, Option<Link>)>,
-    killed_by: Option<Pid>,
-    leaving: Option<Box<Exit>>,
+    /// `None`: nothing that ends it has come.
+    fatal: Option<Box<Fatal>>,
     ended: Option<Box<Exit>>,
+}
+
+/// What has come to end a process, and it has not looked at.
+#[derive(Default)]
+struct Fatal {
+    exits: Vec<(Exit, Option<Link>)>,
+    killed_by: Option<Pid>,
+    leaving: Option<Exit>,
 }
 
 impl<W> Default for State<W> {
     fn default() -> Self {
-        Self {
-            targets: Set::default(),
-            sources: Set::default(),
-            watchers: Set::default(),
-            last: 0,
-            receives: false,
-            pending: Vec::new(),
-            killed_by: None,
-            leaving: None,
-            ended: None,
-        }
+        Self { links: Links::default(), watchers: Set::default(), last: 0, receives: false, fatal: None, ended: None }
     }
 }
 
@@ -140,28 +134,28 @@ impl<W> State<W> {
         }
         match signal {
             Signal::Accept { source } => {
-                if self.sources.get(source).is_some() {
+                if self.links.get(Side::Source, source).is_some() {
                     return Effect::Nothing;
                 }
                 let id = self.number();
-                self.sources.insert(source, id);
+                self.links.insert(Side::Source, source, id);
                 Effect::Accepted(id)
             }
             Signal::Link { target, id } => {
-                self.targets.insert(target, id);
+                self.links.insert(Side::Target, target, id);
                 Effect::Nothing
             }
-            Signal::Unlink { source } => match self.sources.remove(source) {
+            Signal::Unlink { source } => match self.links.remove(Side::Source, source) {
                 Some(id) => {
                     let ended = Some(Link { source, id });
-                    self.pending.retain(|(_, link)| *link != ended);
+                    self.fatal.iter_mut().for_each(|fatal| fatal.exits.retain(|(_, link)| *link != ended));
                     Effect::Unlinked(id)
                 }
                 None => Effect::Nothing,
             },
             Signal::Forget { target, id } => {
-                if self.targets.get(target) == Some(&id) {
-                    self.targets.remove(target);
+                if self.links.get(Side::Target, target) == Some(id) {
+                    self.links.remove(Side::Target, target);
                 }
                 Effect::Nothing
             }
@@ -169,21 +163,24 @@ impl<W> State<W> {
             Signal::Look { link } => Effect::Counts(self.counts(link)),
             Signal::Consume { link } => {
                 if self.counts(link) {
-                    self.sources.remove(link.source);
+                    self.links.remove(Side::Source, link.source);
                 }
                 Effect::Nothing
             }
             Signal::Kill { by } => {
-                self.killed_by.get_or_insert(by);
+                self.fatal.get_or_insert_default().killed_by.get_or_insert(by);
                 Effect::Rouse
             }
             Signal::Leave { exit } => {
-                self.leaving.get_or_insert_with(|| Box::new(exit));
+                self.fatal.get_or_insert_default().leaving.get_or_insert(exit);
                 Effect::Rouse
             }
             Signal::Receive { exits } => {
                 self.receives = exits;
-                if exits { Effect::Deliver(std::mem::take(&mut self.pending)) } else { Effect::Nothing }
+                match &mut self.fatal {
+                    Some(fatal) if exits => Effect::Deliver(std::mem::take(&mut fatal.exits)),
+                    _ => Effect::Nothing,
+                }
             }
             Signal::Watch { watcher } => {
                 let id = self.number();
@@ -194,8 +191,8 @@ impl<W> State<W> {
             Signal::Poll { own } => self.must_end(own).map_or(Effect::Nothing, Effect::Dies),
             Signal::End { exit } => {
                 self.ended = Some(Box::new(exit));
-                self.pending.clear();
-                let (targets, sources) = (self.targets.take(), self.sources.take());
+                self.fatal = None;
+                let (targets, sources) = self.links.take();
                 Effect::Report(End { targets, sources, watchers: self.watchers.take() })
             }
         }
@@ -211,25 +208,26 @@ impl<W> State<W> {
         }
         if exit.is_normal() {
             if let Some(link) = link {
-                self.sources.remove(link.source);
+                self.links.remove(Side::Source, link.source);
             }
             return Effect::Nothing;
         }
-        self.pending.push((exit, link));
+        self.fatal.get_or_insert_default().exits.push((exit, link));
         Effect::Rouse
     }
 
     fn counts(&self, link: Link) -> bool {
-        self.sources.get(link.source) == Some(&link.id)
+        self.links.get(Side::Source, link.source) == Some(link.id)
     }
 
     /// A kill takes precedence over the process's own exit, and that over the exits of links.
     fn must_end(&mut self, own: Pid) -> Option<Exit> {
-        if let Some(by) = self.killed_by {
+        let fatal = self.fatal.as_mut()?;
+        if let Some(by) = fatal.killed_by {
             return Some(Exit::killed(own, by));
         }
-        let first = self.leaving.take().map(|exit| *exit);
-        first.or_else(|| if self.pending.is_empty() { None } else { Some(self.pending.remove(0).0) })
+        let first = fatal.leaving.take();
+        first.or_else(|| if fatal.exits.is_empty() { None } else { Some(fatal.exits.remove(0).0) })
     }
 
     fn number(&mut self) -> u64 {
