@@ -199,8 +199,8 @@ impl<A> Reply<A> {
 
 impl<A> Drop for Reply<A> {
     fn drop(&mut self) {
-        // A channel ends with its sender. (Nothing waits, where there is an error.)
-        if let (Some(place), None) = (&self.place, self.sender.get()) {
+        // (Nothing waits, where there is an error.)
+        if let Some(place) = &self.place {
             let _ = place.put((), |()| Held::Closed);
         }
     }
