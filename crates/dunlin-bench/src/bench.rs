@@ -193,9 +193,8 @@ impl Goal {
             (Program::ProcessSpawn, actors::DUNLIN) => Some(Self::Times(1.0 / 3.0)),
             (Program::Post | Program::ServerCall, actors::DUNLIN) => Some(Self::Times(0.5)),
             (Program::ProcessBytes, actors::DUNLIN) => Some(Self::Times(0.25)),
-            // 64 on each side of a link. The program makes two for a pair, one in each direction, since those
-            // of the others go both ways.
-            (Program::LinkBytes, actors::DUNLIN) => Some(Self::AtMost(256.0)),
+            // 64 on each side, of both directions together: links of the others go both ways.
+            (Program::LinkBytes, actors::DUNLIN) => Some(Self::AtMost(128.0)),
             (Program::SharedParked, PAR | SPAWN) => Some(Self::AtMost(1_000.0)),
             _ => None,
         }

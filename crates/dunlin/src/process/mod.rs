@@ -12,7 +12,8 @@
 //! In the folder: `signal.rs` is the pure state machine of a process's links, monitors and exits; `core.rs`
 //! gives each process that needs it one under a lock, and explains how signals travel; `links.rs` are the
 //! links of one process, `set.rs` is a small map; `watch.rs` is what learns of an end. `far/` reaches
-//! processes of other nodes, and `remote/` starts some there. `spawn.rs` polls a body, and ends it. `mailbox/` has the queue (`queue.rs`), the address and the receives.
+//! processes of other nodes, and `remote/` starts some there. `spawn.rs` polls a body, and ends it.
+//! `mailbox/` has the queue (`queue.rs`), the address and the receives.
 
 mod core;
 mod down;
