@@ -8,7 +8,7 @@ const FEW: usize = 8;
 /// A map that takes no more than its entries while there are few.
 pub(super) enum Set<K, V> {
     Few(Vec<(K, V)>),
-    // Boxed, since the tree is larger than a list.
+    #[allow(clippy::box_collection, reason = "a tree is larger than a list, and most sets are lists")]
     Many(Box<BTreeMap<K, V>>),
 }
 
