@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use dunlin::prelude::*;
 use dunlin::server::Server;
-use dunlin::{Bundle, Call, link, mailbox};
+use dunlin::{Bundle, Call, mailbox};
 use dunlin_heap::{Allocated, Counting, Thread};
 use tokio::runtime::{Builder, Runtime};
 
@@ -407,7 +407,7 @@ fn parked_links(n: u64) {
         let before = HEAP.0.held();
         for pair in parked.windows(2) {
             let (one, other) = (pair[0].pid(), pair[1].pid());
-            let linked = link(one, other).and(link(other, one));
+            let linked = dunlin::link(one, other).and(dunlin::link(other, one));
             assert_eq!(linked, Ok(true));
         }
         PARKED.set(HEAP.0.held() - before);
