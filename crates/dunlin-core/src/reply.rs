@@ -199,8 +199,12 @@ impl<A> Reply<A> {
 
 impl<A> Drop for Reply<A> {
     fn drop(&mut self) {
-        // (Nothing waits, where there is an error.)
-        if let Some(place) = &self.place {
+        // A place that has become a channel holds its receiver until the answer is next polled, and the other end
+        // may have been given away.
+        if self.sender.get().is_none()
+            && let Some(place) = &self.place
+        {
+            // (Nothing waits, where there is an error.)
             let _ = place.put((), |()| Held::Closed);
         }
     }
@@ -299,6 +303,15 @@ mod tests {
         let (place, mut answer) = reply::<u8>();
         place.sender();
         drop(place);
+        assert_eq!(poll(&mut answer, &wakes), Poll::Ready(Err(RecvError::Closed)));
+        // An agent has taken the channel's end, and the place is dropped before the answer is polled again.
+        let (place, mut answer) = reply::<u8>();
+        assert!(poll(&mut answer, &wakes).is_pending());
+        let another = place.sender().chan().clone();
+        assert!(another.move_sender());
+        drop(place);
+        assert_eq!(poll(&mut answer, &wakes), Poll::Pending);
+        another.sender_gone();
         assert_eq!(poll(&mut answer, &wakes), Poll::Ready(Err(RecvError::Closed)));
         let (place, answer) = reply();
         drop(answer);
