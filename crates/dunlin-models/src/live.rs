@@ -100,7 +100,8 @@ pub enum Plant {
     Nothing,
     /// Messages that begin with this text are lost.
     Lost(&'static str),
-    /// Messages that begin with this text arrive at all nodes that accept their type.
+    /// Messages that begin with this text arrive over all links from or to the same node that accept their
+    /// type.
     ToAll(&'static str),
     /// The task of this name is never woken.
     Deaf(&'static str),
@@ -1047,7 +1048,9 @@ impl<L: Laws> Stage<L> {
         let Some(Forth::Sent(value)) = link.forth.front() else { return Vec::new() };
         let Some(inlet) = link.inlet.as_ref().filter(|_| text(value).starts_with(begin)) else { return Vec::new() };
         let name = inlet.shape().type_name();
-        let hears = |link: &Link| link.inlet.as_ref().is_some_and(|inlet| inlet.shape().type_name() == name);
+        let (from, to) = link.at;
+        let accepts = |link: &Link| link.inlet.as_ref().is_some_and(|inlet| inlet.shape().type_name() == name);
+        let hears = |link: &Link| (link.at.0 == from || link.at.1 == to) && accepts(link);
         self.links.iter().filter(|(other, link)| **other != key && hears(link)).map(|(other, _)| *other).collect()
     }
 

@@ -87,15 +87,15 @@ fn planted_a_value_is_not_given_back() {
 
 #[test]
 fn planted_a_phase_is_not_announced() {
-    is_stuck("sync", Plant::Lost("{\"Done\""));
-    is_stuck("sync", Plant::Lost("{\"There\""));
-    is_stuck("sync-drops", Plant::Lost("{\"Left\""));
-    is_stuck("sync-chosen-3", Plant::Lost("{\"Held\""));
+    is_stuck("sync", Plant::Lost("{\"Down\":{\"Done\""));
+    is_stuck("sync", Plant::Lost("{\"Up\":{\"There\""));
+    is_stuck("sync-drops", Plant::Lost("{\"Down\":{\"Left\""));
+    is_stuck("sync-chosen-3", Plant::Lost("{\"Up\":{\"Held\""));
 }
 
 #[test]
 fn planted_a_group_counts_for_another() {
-    let what = found("sync-three", Plant::ToAll("{\"There\""));
+    let what = found("sync-three", Plant::ToAll("{\"Up\":{\"There\""));
     assert!(what.contains("has completed phase"), "{what}");
 }
 
