@@ -199,8 +199,8 @@ impl<A> Reply<A> {
 
 impl<A> Drop for Reply<A> {
     fn drop(&mut self) {
-        // A place that has become a channel holds its receiver until the answer is next polled, and the other end
-        // may have been given away.
+        // A place that has become a channel holds its receiver until the answer is next polled, and the other
+        // end may have been given away.
         if self.sender.get().is_none()
             && let Some(place) = &self.place
         {
