@@ -7,13 +7,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
-use dunlin_scheme::{Error, Scheme};
+use dunlin_scheme::{Error, FILE_BYTES_MAX, Scheme};
 use dunlin_scheme_host::LocalChannels;
 use dunlin_terminal::failure::{Failure, exit};
 use dunlin_terminal::output::{self, printable};
-
-/// One byte more is longer than a program's files may be.
-const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Options of `dunlin scheme`.
 #[derive(Args, Debug)]
@@ -76,7 +73,8 @@ pub(crate) fn source(path: &Path) -> io::Result<String> {
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is no file"));
     }
-    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    // One byte more, so that a longer file is refused.
+    File::open(path)?.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the text is not UTF-8"))
 }
 

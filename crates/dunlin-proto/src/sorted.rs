@@ -44,7 +44,7 @@ impl<K: Clone, V: Clone> Clone for SortedMap<K, V> {
 }
 
 impl Place {
-    /// As a number. (No chunk has as many entries.)
+    /// As a number. A chunk has at most 128 entries, so the eight lowest bits are enough for a place in it.
     fn number(self) -> usize {
         self.chunk << 8 | self.at
     }
@@ -130,11 +130,6 @@ impl<K, V> SortedMap<K, V> {
     /// The last entry.
     pub fn last_key_value(&self) -> Option<(&K, &V)> {
         self.chunks.last()?.last().map(|(key, value)| (key, value))
-    }
-
-    /// Removes the first entry.
-    pub fn pop_first(&mut self) -> Option<(K, V)> {
-        (self.len > 0).then(|| self.take(self.start()))
     }
 
     /// Keeps only the entries for which `keeps` is true.
@@ -528,11 +523,6 @@ impl<T> SortedSet<T> {
         self.0.last_key_value().map(|(element, ())| element)
     }
 
-    /// Removes the first element.
-    pub fn pop_first(&mut self) -> Option<T> {
-        self.0.pop_first().map(|(element, ())| element)
-    }
-
     /// Keeps only the elements for which `keeps` is true.
     pub fn retain(&mut self, mut keeps: impl FnMut(&T) -> bool) {
         self.0.retain(|element, ()| keeps(element));
@@ -676,7 +666,7 @@ mod tests {
                 0..5 if grows => assert_eq!(map.insert(key, value), model.insert(key, value)),
                 0..5 => assert_eq!(map.remove(&key), model.remove(&key)),
                 5 if grows => assert_eq!(map.get_or_insert_with(key, || value), model.entry(key).or_insert(value)),
-                5 => assert_eq!(map.pop_first(), model.pop_first()),
+                5 => assert_eq!(map.remove_entry(&key), model.remove_entry(&key)),
                 6 => {
                     assert_eq!((map.get(&key), map.contains_key(&key)), (model.get(&key), model.contains_key(&key)));
                     let range = key..=key + 80;
@@ -727,8 +717,7 @@ mod tests {
         assert_eq!((set.first(), set.last(), set.contains(&5), set.len()), (Some(&1), Some(&9), true, 3));
         assert_eq!(format!("{set:?}"), "{1, 5, 9}");
         set.retain(|element| *element != 5);
-        assert_eq!(set.pop_first(), Some(1));
-        assert!(set.into_iter().eq([9]));
+        assert!(set.into_iter().eq([1, 9]));
     }
 
     /// The keys of some maps are chosen by peers.

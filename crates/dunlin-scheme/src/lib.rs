@@ -60,6 +60,7 @@ pub use engine::{Engine, Workers};
 pub use error::{Error, Place, Raised, SyntaxError};
 pub use interrupt::Interrupter;
 pub use proc::{Branch, Channels, Host, Operation, Outcome, Refusal};
+pub use read::FILE_BYTES_MAX;
 pub use scheme::{Scheme, is_incomplete};
 pub use vm::{Failure, Request, Step};
 pub use wire::{ReadError, WriteError};

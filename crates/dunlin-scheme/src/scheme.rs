@@ -306,7 +306,8 @@ impl Scheme {
     ///
     /// `files` gets a path relative to the program, with `/` between folders and without `..`:
     /// `(import (a b))` reads `a/b.sld` if no library of this name is defined. Without this, programs have
-    /// the libraries that they define, and the standard ones. `eval` and macros read no files.
+    /// the libraries that they define, and the standard ones. `eval` and macros read no files. A text of more
+    /// than [`FILE_BYTES_MAX`](crate::FILE_BYTES_MAX) bytes is an error.
     ///
     /// ```
     /// use std::io::{Error, ErrorKind};

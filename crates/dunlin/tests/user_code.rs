@@ -21,14 +21,17 @@ fn run(test: impl Future<Output = Result>) {
 
 /// A node that notices within a second if user code holds up its connections.
 async fn node(test: &str) -> Node {
-    let node = Node::builder().app(test).names(&format!("memory:names-of-{test}"));
-    node.heartbeat(Duration::from_millis(400)).grace(Duration::from_secs(1)).listen("memory:").join().await.unwrap()
+    node_of(test, Duration::from_millis(400), Duration::from_secs(1)).await
 }
 
 /// A node that loses no connection because the machine is busy: only if a peer violates the protocol.
 async fn calm_node(test: &str) -> Node {
+    node_of(test, Duration::from_secs(20), Duration::from_secs(50)).await
+}
+
+async fn node_of(test: &str, heartbeat: Duration, grace: Duration) -> Node {
     let node = Node::builder().app(test).names(&format!("memory:names-of-{test}"));
-    node.heartbeat(Duration::from_secs(20)).grace(Duration::from_secs(50)).listen("memory:").join().await.unwrap()
+    node.heartbeat(heartbeat).grace(grace).listen("memory:").join().await.unwrap()
 }
 
 /// A node on threads of its own, which exist until the program ends.

@@ -63,13 +63,7 @@ impl Expander<'_> {
                 Ok(unspecified(form.pos))
             }
             Some(Special::DefineMacro) => self.define_macro(&form, items),
-            Some(
-                special @ (Special::DefineValues
-                | Special::DefineRecordType
-                | Special::CondExpand
-                | Special::Include
-                | Special::IncludeCi),
-            ) => {
+            Some(special) if special.is_spliced() => {
                 let spliced = self.spliced(special, &form, items)?;
                 let forms = spliced
                     .iter()
@@ -126,13 +120,7 @@ impl Expander<'_> {
                     }
                     scope.bind(name, meaning);
                 }
-                Some(
-                    special @ (Special::DefineValues
-                    | Special::DefineRecordType
-                    | Special::CondExpand
-                    | Special::Include
-                    | Special::IncludeCi),
-                ) => {
+                Some(special) if special.is_spliced() => {
                     for part in self.spliced(special, &form, parts)?.into_iter().rev() {
                         queue.push_front(part);
                     }
@@ -290,7 +278,7 @@ impl Expander<'_> {
         }
     }
 
-    /// The forms that stand for one that defines several names.
+    /// The forms that one that [is spliced](Special::is_spliced) stands for.
     fn spliced(&mut self, special: Special, form: &Datum, items: &[Datum]) -> Result<Vec<Datum>, SyntaxError> {
         match special {
             Special::DefineValues => self.define_values(form, items),

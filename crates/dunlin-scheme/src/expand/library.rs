@@ -16,7 +16,7 @@ use crate::datum::{Datum, Kind, Pos};
 use crate::error::SyntaxError;
 use crate::names::Name;
 use crate::num::Number;
-use crate::read::Reader;
+use crate::read::{FILE_BYTES_MAX, Reader};
 
 /// A library that is expanded, and not yet compiled.
 pub(crate) struct MadeLibrary {
@@ -45,8 +45,6 @@ struct Declarations {
     body: Vec<Datum>,
 }
 
-/// The longest file that is read.
-const FILE_BYTES_MAX: usize = 16 << 20;
 /// A step of the expansion is charged for so much of a file.
 const BYTES_PER_STEP: usize = 16;
 /// What the names of globals of libraries begin with; the hash follows.

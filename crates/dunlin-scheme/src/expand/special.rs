@@ -37,6 +37,14 @@ pub(crate) enum Special {
     When,
 }
 
+impl Special {
+    /// Whether such a form stands for others, which take its place in a body.
+    pub(super) fn is_spliced(self) -> bool {
+        use Special::{CondExpand, DefineRecordType, DefineValues, Include, IncludeCi};
+        matches!(self, CondExpand | DefineRecordType | DefineValues | Include | IncludeCi)
+    }
+}
+
 /// Names of special forms.
 pub(super) const SPECIALS: &[(&str, Special)] = &[
     ("and", Special::And),

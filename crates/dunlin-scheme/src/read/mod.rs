@@ -7,6 +7,7 @@ mod lexer;
 mod sources;
 
 pub(crate) use lexer::CHARACTER_NAMES;
+pub use sources::FILE_BYTES_MAX;
 pub(crate) use sources::Sources;
 
 use std::sync::Arc;

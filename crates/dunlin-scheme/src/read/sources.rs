@@ -4,6 +4,10 @@ use std::sync::Arc;
 
 use crate::datum::Pos;
 
+/// How many bytes a file may have that a program includes, or that has a library: see
+/// [`Scheme::set_files`](crate::Scheme::set_files).
+pub const FILE_BYTES_MAX: usize = 16 << 20;
+
 /// The most texts that one program may read.
 const COUNT_MAX: usize = 1 << 16;
 

@@ -101,7 +101,7 @@ impl<Q, A, C> Client<Q, A, C> {
     }
 
     pub(super) async fn send_replacement(&mut self, replacement: Replacement<Q, A, C>) -> Result<(), ReplaceError> {
-        if self.is_oneself() {
+        if is_oneself(self.served.by()) {
             return Err(ReplaceError::Oneself);
         }
         let (reply, answer) = reply();
@@ -110,11 +110,11 @@ impl<Q, A, C> Client<Q, A, C> {
             Err(error) => Err(ReplaceError::NotTaken(error.why().cloned().unwrap_or(Why::Closed))),
         }
     }
+}
 
-    fn is_oneself(&self) -> bool {
-        let served = self.served.by();
-        served.is_some() && served == Pid::current()
-    }
+/// Whether the process that serves is the calling one.
+fn is_oneself(served: Option<Pid>) -> bool {
+    served.is_some() && served == Pid::current()
 }
 
 impl<Q, A, C> Clone for Client<Q, A, C> {
@@ -153,7 +153,7 @@ impl<Q, A, C> Calling<'_, Q, A, C> {
     /// Sends the call.
     fn send(&mut self, request: Q) -> Result<Phase<Q, A>, ServerCallError<Q>> {
         let served = self.client.served.by();
-        if served.is_some() && served == Pid::current() {
+        if is_oneself(served) {
             return Err(ServerCallError::Oneself(request));
         }
         if let Some(pid) = served
