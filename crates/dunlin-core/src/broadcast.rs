@@ -398,11 +398,11 @@ impl<T: Clone> Broadcasting<'_, T> {
                 // The receiver has left. Its thread may not have notified the hub yet, and until then each
                 // value would start with it.
                 Err(Failed::NotTaken(Why::Closed | Why::NodeLost | Why::OwnNodeLeft) | Failed::Unknown(_)) => {
-                    self.broadcast.hub.left(&part.chan, true);
+                    self.broadcast.hub.left(part.chan.address(), true);
                 }
                 Err(Failed::NotTaken(Why::Poisoned(reason))) => {
                     // Poisons the other receivers before the sender does anything else.
-                    self.broadcast.hub.poison(&reason, Some(&part.chan));
+                    self.broadcast.hub.poison(&reason, Some(part.chan.address()));
                     // If the hub is not poisoned, the poison came from a receiver that had retired before.
                     if self.broadcast.hub.is_poisoned() {
                         self.why.get_or_insert(Why::Poisoned(reason));

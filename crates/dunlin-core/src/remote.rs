@@ -40,10 +40,12 @@ use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 
+use crate::channel::erased::Erased;
+use crate::channel::heard::{hear_from_home, hear_from_sender};
 use crate::channel::queue::encoded::Remote;
 use crate::channel::receiver::Receiver;
 use crate::channel::sender::Sender;
-use crate::channel::state::Chan;
+use crate::channel::state::FarChan;
 pub use crate::channel::words::{Ended, Half, Link, ReadPlaces, Request, SentPlaces, Terms, Word};
 use crate::error::Why;
 use crate::portable::Portable;
@@ -52,9 +54,9 @@ use crate::portable::carrier::{Format, Outbox, Scratch, Sink, Write, catch, read
 /// Replaces the receiver, which is at the other node: from now on the channel is a sending half. The channel
 /// must be new, without any offer.
 pub fn sending_half<T: Portable, P>(receiver: Receiver<T, P>, terms: Terms, link: Arc<dyn Link>) -> Arc<dyn Half> {
-    let chan = receiver.chan().clone();
-    let remote = Remote::new(link, terms, encode::<T>, decode::<T>);
-    chan.add_agent(|queue, after| queue.link_receiver(remote, after));
+    let chan: Arc<dyn FarChan> = receiver.chan().clone();
+    let remote = Remote::new(link, terms, encode_at::<T>, decode::<T>);
+    chan.any().add_agent(|queue, after| queue.link_receiver(remote, after));
     // The receiver's end lives on in this half.
     receiver.into_outlet();
     Arc::new(Sending { chan })
@@ -62,96 +64,110 @@ pub fn sending_half<T: Portable, P>(receiver: Receiver<T, P>, terms: Terms, link
 
 /// Replaces the sender, which is at the other node: from now on the channel is a receiving half, its home.
 pub fn receiving_half<T: Portable, P>(sender: Sender<T, P>, terms: Terms, link: Arc<dyn Link>) -> Arc<dyn Half> {
-    let chan = sender.chan().clone();
-    let remote = Remote::new(link, terms, encode::<T>, decode::<T>);
-    chan.add_agent(|queue, after| queue.link_sender(remote, after));
+    let chan: Arc<dyn FarChan> = sender.chan().clone();
+    let remote = Remote::new(link, terms, encode_at::<T>, decode::<T>);
+    chan.any().add_agent(|queue, after| queue.link_sender(remote, after));
     // The sender's end lives on in this half.
     sender.into_inlet();
     Arc::new(Receiving { chan })
 }
 
 /// The half of a sender.
-struct Sending<T: Send + 'static> {
-    chan: Arc<Chan<T>>,
+struct Sending {
+    chan: Arc<dyn FarChan>,
 }
 
-impl<T: Send + 'static> Half for Sending<T> {
+impl Half for Sending {
     fn hear(&self, word: Word) -> Result<(), Word> {
         match word {
-            Word::Ended(Ended::Poisoned(reason)) => self.chan.poison_surely(reason),
-            Word::Ended(Ended::Retired) => self.chan.retire(),
+            Word::Ended(Ended::Poisoned(reason)) => self.chan.any().poison_surely(reason),
+            Word::Ended(Ended::Retired) => self.chan.any().retire(),
             Word::Ended(Ended::Gone) => {
-                self.chan.with_queue(|queue, _, _| queue.home_has_gone());
-                self.chan.retire();
+                self.chan.any().with_queue(|queue, _, _| queue.home_has_gone());
+                self.chan.any().retire();
             }
-            word => self.chan.hear_from_home(word)?,
+            word => hear_from_home(&self.chan, word)?,
         }
-        let is_over = self.chan.with_queue(|queue, _, after| queue.leave_home(after));
+        let is_over = self.chan.any().with_queue(|queue, _, after| queue.leave_home(after));
         if is_over {
-            self.chan.receiver_gone();
+            self.chan.any().receiver_gone();
         }
         Ok(())
     }
 
     fn lost(&self) {
-        let channel = self.chan.record.id().as_u64();
-        let was_linked = self.chan.with_queue(|queue, ends, after| {
+        let channel = self.chan.any().record.id().as_u64();
+        let was_linked = self.chan.any().with_queue(|queue, ends, after| {
             queue.lose_offers_out(channel, after);
             queue.lose_receiver(ends);
             queue.unlink_receiver(after)
         });
         if was_linked {
-            self.chan.receiver_gone();
+            self.chan.any().receiver_gone();
         }
     }
 }
 
 /// The half of a receiver.
-struct Receiving<T: Send + 'static> {
-    chan: Arc<Chan<T>>,
+struct Receiving {
+    chan: Arc<dyn FarChan>,
 }
 
-impl<T: Send + 'static> Half for Receiving<T> {
+impl Half for Receiving {
     fn hear(&self, word: Word) -> Result<(), Word> {
         match word {
             Word::Ended(Ended::Poisoned(reason)) => {
-                self.chan.poison(reason);
+                self.chan.any().poison(reason);
                 Ok(())
             }
             Word::Ended(Ended::Retired) => {
                 // No value is on its way any more.
-                self.chan.with_queue(|queue, _, after| queue.end_lending(after));
-                self.chan.retire();
+                self.chan.any().with_queue(|queue, _, after| queue.end_lending(after));
+                self.chan.any().retire();
                 Ok(())
             }
             Word::Ended(Ended::Gone) => {
                 self.leave();
                 Ok(())
             }
-            word => self.chan.hear_from_sender(word),
+            word => hear_from_sender(&self.chan, word),
         }
     }
 
     fn lost(&self) {
-        self.chan.with_queue(|queue, ends, after| queue.lose_sender(ends, after));
+        self.chan.any().with_queue(|queue, ends, after| queue.lose_sender(ends, after));
         self.leave();
     }
 }
 
-impl<T: Send + 'static> Receiving<T> {
+impl Receiving {
     /// Ends the half: the sending half sends nothing more.
     fn leave(&self) {
-        let link = self.chan.with_queue(|queue, _, after| {
+        let link = self.chan.any().with_queue(|queue, _, after| {
             queue.end_lending(after);
             queue.unlink_sender(after)
         });
         if let Some(link) = link {
-            self.chan.sender_gone();
+            self.chan.any().sender_gone();
             if let Some(waker) = link.close() {
                 waker.wake();
             }
         }
     }
+}
+
+/// Encodes the value there.
+///
+/// # Safety
+/// It is a `T`.
+unsafe fn encode_at<T: Portable>(
+    value: *const (),
+    terms: Terms,
+    bytes_max: u64,
+    waker: &Waker,
+) -> Poll<Result<Bytes, Why>> {
+    // SAFETY: the caller's.
+    encode(unsafe { &*value.cast::<T>() }, terms, bytes_max, waker)
 }
 
 /// Encodes into at most `bytes_max` bytes.
@@ -180,7 +196,7 @@ fn write<T: Portable>(value: &T, format: Format, buffer: &mut Vec<u8>, bytes_max
     }
 }
 
-fn decode<T: Portable>(bytes: &Bytes, terms: Terms, _: bool) -> Result<T, Why> {
+fn decode<T: Portable>(bytes: &Bytes, terms: Terms, _: bool) -> Result<Erased, Why> {
     // An unwanted value is dropped inside `catch` as well: a panic must not leave its offer in the state
     // *reading*.
     let read = catch(|| match read_value::<T>(terms.format, bytes) {
@@ -189,5 +205,5 @@ fn decode<T: Portable>(bytes: &Bytes, terms: Terms, _: bool) -> Result<T, Why> {
         (Err(failure), _) => Err(format!("the message cannot be read: {failure:?}")),
     });
     let read = read.unwrap_or_else(|text| Err(format!("reading the message panicked: {text}")));
-    read.map_err(|text| Why::Unsendable(text.into()))
+    read.map(Erased::new).map_err(|text| Why::Unsendable(text.into()))
 }

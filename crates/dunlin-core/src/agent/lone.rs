@@ -3,15 +3,13 @@
 #[cfg(feature = "serde")]
 use std::any::Any;
 use std::collections::BTreeSet;
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::{Event, Given, Names, PassedOn, Reserved, name_of};
+use super::{Event, FarChan, Given, Names, PassedOn, Reserved, name_of};
+use crate::channel::erased::Erased;
 use crate::channel::queue::demand::Demanded;
 use crate::channel::queue::events::FromSender;
-use crate::channel::receiver::Receiver;
-use crate::channel::state::Chan;
 use crate::choice::decision::{self, Reserver};
 use crate::error::{MessageId, Reason, Why};
 use crate::handle::Handle;
@@ -64,10 +62,10 @@ impl Lone {
     /// Stands beside the end itself. Its holder lends the end and does not use it meanwhile, so no operation
     /// has to be held back. `lent` is dropped after the agent, or once the agent can do nothing more.
     #[cfg(feature = "serde")]
-    pub(crate) fn beside<T: Send + 'static>(chan: &Arc<Chan<T>>, lent: Arc<dyn Any + Send + Sync>) -> Self {
-        let record = Recorded::handle(chan.record.id(), chan.record.made());
+    pub(crate) fn beside(chan: Arc<dyn FarChan>, lent: Arc<dyn Any + Send + Sync>) -> Self {
+        let record = Recorded::handle(chan.any().record.id(), chan.any().record.made());
         let (handle, id) = (Handle::clone_number(record.index()), record.id());
-        let beside = Beside { chan: chan.clone(), handle, _record: record };
+        let beside = Beside { chan, handle, _record: record };
         let lone = Self::new(handle, id, Arc::default(), Box::new(beside));
         *lone.lent.lock() = Some(lent);
         lone
@@ -99,16 +97,16 @@ impl Lone {
 
 /// Takes the place of the handle of a lent end.
 #[cfg(feature = "serde")]
-struct Beside<T> {
-    chan: Arc<Chan<T>>,
+struct Beside {
+    chan: Arc<dyn FarChan>,
     handle: Handle,
     _record: Recorded,
 }
 
 #[cfg(feature = "serde")]
-impl<T> Drop for Beside<T> {
+impl Drop for Beside {
     fn drop(&mut self) {
-        self.chan.handle_gone(self.handle);
+        self.chan.any().handle_gone(self.handle);
     }
 }
 
@@ -119,13 +117,10 @@ impl Drop for Lone {
     }
 }
 
-/// Stands in for one handle of a shared receiver, where the channel's queue is. To the half elsewhere it is a
-/// sender that always offers branches of a choice: a receive there reserves one, which is its demand, and
-/// gets the channel's next value. [`Outlet`](super::Outlet) explains the calls.
-///
-/// Dropping it drops that handle; the other handles continue.
-pub struct LoneOutlet<T: Send + 'static> {
-    chan: Arc<Chan<T>>,
+/// A [`LoneOutlet`](super::LoneOutlet) for values of any type, which it gives without their type. Its methods
+/// without values are those of that agent.
+pub struct RawLoneOutlet {
+    chan: Arc<dyn FarChan>,
     lone: Lone,
     /// The choice of all its offers.
     choice: u128,
@@ -134,39 +129,33 @@ pub struct LoneOutlet<T: Send + 'static> {
 }
 
 /// The path from an offer's choice to the agent that has reserved the offer.
-struct Ticket<T> {
-    chan: Arc<Chan<T>>,
+struct Ticket {
+    chan: Arc<dyn FarChan>,
     handle: Handle,
     ticket: u64,
 }
 
-impl<T> Ticket<T> {
-    fn tell(&self, event: FromSender<T>) {
-        self.chan.with_queue(|queue, _, after| queue.tell_demands(self.handle, event, after));
+impl Ticket {
+    fn tell(&self, event: FromSender) {
+        self.chan.any().with_queue(|queue, _, after| queue.tell_demands(self.handle, event, after));
     }
 }
 
-impl<T: Send> Queued for Ticket<T> {
+impl Queued for Ticket {
     fn unlocked(self: Arc<Self>) {
         self.tell(FromSender::Unlocked(self.ticket));
     }
 }
 
-impl<T: Send> Reserver for Ticket<T> {
+impl Reserver for Ticket {
     fn revoke(self: Arc<Self>) {
         self.tell(FromSender::Revoke(self.ticket));
     }
 }
 
-impl<T: Send + 'static> LoneOutlet<T> {
-    /// Takes the place of a handle.
-    pub fn new<P: 'static>(handle: Shared<Receiver<T, P>>) -> Self {
-        let (chan, lone) = Lone::of(handle);
-        Self::of(chan, lone)
-    }
-
-    pub(crate) fn of(chan: Arc<Chan<T>>, lone: Lone) -> Self {
-        chan.add_agent(|queue, after| queue.add_demands(lone.handle, after));
+impl RawLoneOutlet {
+    pub(crate) fn of(chan: Arc<dyn FarChan>, lone: Lone) -> Self {
+        chan.any().add_agent(|queue, after| queue.add_demands(lone.handle, after));
         Self { chan, lone, choice: decision::next_id(), leaving: Lock::new(false) }
     }
 
@@ -176,10 +165,12 @@ impl<T: Send + 'static> LoneOutlet<T> {
     }
 
     /// The next event for the half elsewhere.
-    pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<T>> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<Erased>> {
         let (handle, leaving) = (self.lone.handle, *self.leaving.lock());
-        let demanded =
-            self.chan.with_queue(|queue, ends, after| queue.poll_demands(handle, leaving, ends, cx.waker(), after));
+        let demanded = self
+            .chan
+            .any()
+            .with_queue(|queue, ends, after| queue.poll_demands(handle, leaving, ends, cx.waker(), after));
         match demanded {
             None => Poll::Pending,
             Some(demanded) => Poll::Ready(match demanded {
@@ -201,19 +192,19 @@ impl<T: Send + 'static> LoneOutlet<T> {
     pub fn credit(&self, _: u32) {}
 
     /// Reserves a value for a receive elsewhere.
-    pub fn reserve(&self, number: u64) -> Reserved<T> {
+    pub(crate) fn reserve(&self, number: u64) -> Reserved<Erased> {
         self.demand(number, false).of_values()
     }
 
     /// Like [`reserve`](Self::reserve), for a carrier that can read a value [where it was
     /// sent](super::Inlet::offer_unread).
-    pub fn reserve_unread(&self, number: u64) -> Reserved<Given<T>> {
+    pub(crate) fn reserve_unread(&self, number: u64) -> Reserved<Given<Erased>> {
         self.demand(number, true)
     }
 
-    fn demand(&self, number: u64, reads: bool) -> Reserved<Given<T>> {
+    fn demand(&self, number: u64, reads: bool) -> Reserved<Given<Erased>> {
         let handle = self.lone.handle;
-        let found = self.chan.with_queue(|queue, ends, after| {
+        let found = self.chan.any().with_queue(|queue, ends, after| {
             let reserver =
                 |ticket| -> Arc<dyn Reserver> { Arc::new(Ticket { chan: self.chan.clone(), handle, ticket }) };
             queue.demand(handle, number, reads, ends, reserver, after)
@@ -232,57 +223,56 @@ impl<T: Send + 'static> LoneOutlet<T> {
 
     /// Like [`Outlet::passed_on`](super::Outlet::passed_on).
     pub fn passed_on(&self, number: u64) -> Option<PassedOn> {
-        let far = self.chan.with_queue(|queue, _, _| queue.demanded_far_source(self.lone.handle, number));
-        name_of(&self.chan, far)
+        let far = self.chan.any().with_queue(|queue, _, _| queue.demanded_far_source(self.lone.handle, number));
+        name_of(self.chan.any(), far)
     }
 
     pub(super) fn names(&self) -> Names {
         let (chan, handle) = (Arc::downgrade(&self.chan), self.lone.handle);
         Arc::new(move |number| {
             let chan = chan.upgrade()?;
-            let far = chan.with_queue(|queue, _, _| queue.demanded_far_source(handle, number));
-            name_of(&chan, far)
+            let far = chan.any().with_queue(|queue, _, _| queue.demanded_far_source(handle, number));
+            name_of(chan.any(), far)
         })
     }
 
     /// Reports that the receive has returned the value.
     pub fn taken(&self, number: u64) {
-        self.chan.with_queue(|queue, _, after| queue.demand_met(self.lone.handle, number, false, after));
+        self.chan.any().with_queue(|queue, _, after| queue.demand_met(self.lone.handle, number, false, after));
     }
 
     /// Reports that an extended receive has returned the value.
     pub fn held(&self, number: u64) {
-        self.chan.with_queue(|queue, _, after| queue.demand_met(self.lone.handle, number, true, after));
+        self.chan.any().with_queue(|queue, _, after| queue.demand_met(self.lone.handle, number, true, after));
     }
 
     /// Returns a value that is not needed there any more: other receives may take it.
-    pub fn give_back(&self, number: u64, value: impl Into<Given<T>>) {
-        self.back(number, Some(value.into()), false, None);
+    pub(crate) fn give_back(&self, number: u64, value: Given<Erased>) {
+        self.back(number, Some(value), false, None);
     }
 
     /// Reports that the receive failed. If the half there is the cause, other receives may take the value; if
     /// the value is the cause, its send has failed.
-    pub fn failed(&self, number: u64, value: Option<Given<T>>, why: Why) {
+    pub(crate) fn failed(&self, number: u64, value: Option<Given<Erased>>, why: Why) {
         let of_value = matches!(why, Why::Unsendable(_) | Why::TooLarge { .. } | Why::OwnChannel);
         self.back(number, value, true, of_value.then_some(why));
     }
 
     /// Reports that the [withdrawn](Event::AskedBack) offer has not been taken.
-    pub fn withdrawn(&self, number: u64, value: Option<Given<T>>) {
+    pub(crate) fn withdrawn(&self, number: u64, value: Option<Given<Erased>>) {
         self.back(number, value, true, None);
     }
 
-    fn back(&self, number: u64, value: Option<Given<T>>, closed: bool, why: Option<Why>) {
+    fn back(&self, number: u64, value: Option<Given<Erased>>, closed: bool, why: Option<Why>) {
         self.lone.ended(number);
-        self.chan.with_queue(|queue, _, after| {
+        self.chan.any().with_queue(|queue, _, after| {
             queue.demand_back(self.lone.handle, number, value, closed, why, after);
         });
     }
 
     /// Reports that the node is lost, and that it is unknown whether a receive there has returned the value.
-    pub fn lost(&self, number: u64, value: impl Into<Given<T>>, id: MessageId) {
-        let value = value.into();
-        self.chan.with_queue(|queue, _, after| queue.demand_lost(self.lone.handle, number, value, id, after));
+    pub(crate) fn lost(&self, number: u64, value: Given<Erased>, id: MessageId) {
+        self.chan.any().with_queue(|queue, _, after| queue.demand_lost(self.lone.handle, number, value, id, after));
     }
 
     /// Does nothing: the receiver itself is at this half, and has handles here.
@@ -291,7 +281,7 @@ impl<T: Send + 'static> LoneOutlet<T> {
     /// Retires the whole channel, because a process there that had claimed the end retired it. No further
     /// offer goes to that half.
     pub fn retire(&self) {
-        self.chan.retire();
+        self.chan.any().retire();
         self.gone();
     }
 
@@ -299,23 +289,17 @@ impl<T: Send + 'static> LoneOutlet<T> {
     /// given values are settled.
     pub fn gone(&self) {
         *self.leaving.lock() = true;
-        self.chan.with_queue(|queue, _, after| queue.wake_demands(&mut after.wakes));
+        self.chan.any().with_queue(|queue, _, after| queue.wake_demands(&mut after.wakes));
     }
 
     /// Poisons the channel, which was poisoned there.
     pub fn poison(&self, reason: Reason) {
-        self.chan.poison(reason);
+        self.chan.any().poison(reason);
     }
 }
 
-impl<T: Send + 'static> Drop for LoneOutlet<T> {
+impl Drop for RawLoneOutlet {
     fn drop(&mut self) {
-        self.chan.with_queue(|queue, _, after| queue.remove_demands(self.lone.handle, after));
-    }
-}
-
-impl<T: Send + 'static> fmt::Debug for LoneOutlet<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LoneOutlet").field(&self.chan.record.id()).finish()
+        self.chan.any().with_queue(|queue, _, after| queue.remove_demands(self.lone.handle, after));
     }
 }

@@ -38,7 +38,7 @@ impl Attempt {
     }
 
     /// Takes all choices, which are reserved.
-    pub(super) fn confirm(self, after: &mut After<()>) {
+    pub(super) fn confirm(self, after: &mut After) {
         for (decision, branch) in self.entries.into_iter().filter_map(|entry| entry.choice) {
             decision.confirm(branch, &mut after.wakes);
             after.decisions.push(decision);
@@ -46,12 +46,12 @@ impl Attempt {
     }
 
     /// Has its choices dropped where no lock is held.
-    pub(super) fn discard(self, after: &mut After<()>) {
+    pub(super) fn discard(self, after: &mut After) {
         after.decisions.extend(self.entries.into_iter().filter_map(|entry| entry.choice).map(|(decision, _)| decision));
     }
 
     /// Decides the reserved local choices for the branch that syncs, whatever its result.
-    pub(super) fn confirm_held(mut self, after: &mut After<()>) {
+    pub(super) fn confirm_held(mut self, after: &mut After) {
         let rest = self.entries.split_off(self.held);
         after.decisions.extend(rest.into_iter().filter_map(|entry| entry.choice).map(|(decision, _)| decision));
         self.confirm(after);

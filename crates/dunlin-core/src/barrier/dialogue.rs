@@ -15,7 +15,7 @@ use crate::waits::Doing;
 /// At a group's node.
 impl Parties {
     /// Reports that the group is there, if all its parties are.
-    pub(super) fn report(&self, g: &mut Guard<'_, State>, after: &mut After<()>) {
+    pub(super) fn report(&self, g: &mut Guard<'_, State>, after: &mut After) {
         if !g.are_all_there() {
             return;
         }
@@ -32,7 +32,7 @@ impl Parties {
     }
 
     /// A party that was reported to be there has left.
-    pub(super) fn withdraw(&self, g: &mut Guard<'_, State>, after: &mut After<()>) {
+    pub(super) fn withdraw(&self, g: &mut Guard<'_, State>, after: &mut After) {
         let Some(uplink) = &mut g.uplink else { return };
         if uplink.standing != Standing::There {
             return;
@@ -48,7 +48,7 @@ impl Parties {
     }
 
     /// Removes the arrivals that were left.
-    fn settle_left(&self, g: &mut Guard<'_, State>, after: &mut After<()>) {
+    fn settle_left(&self, g: &mut Guard<'_, State>, after: &mut After) {
         self.give_back(g, after);
         if let Some(attempt) = g.attempt.take() {
             attempt.discard(after);
@@ -73,7 +73,7 @@ impl Parties {
     }
 
     /// The answer has arrived.
-    fn rest(&self, g: &mut Guard<'_, State>, after: &mut After<()>) {
+    fn rest(&self, g: &mut Guard<'_, State>, after: &mut After) {
         if let Some(uplink) = &mut g.uplink {
             uplink.standing = Standing::Away;
             uplink.forget_attempt();
@@ -104,7 +104,7 @@ impl Parties {
 
     /// The next message to the group. `None`: there will be none.
     pub(super) fn poll_down(&self, place: Place, cx: &mut Context<'_>) -> Poll<Option<Down>> {
-        let mut after = After::<()>::new();
+        let mut after = After::new();
         let mut g = self.state.lock();
         let lost = g.is_lost();
         let Some(group) = &mut g.party(place).group else { return Poll::Ready(None) };
@@ -127,20 +127,14 @@ impl Parties {
 
     /// Handles a message from a group. `false`: no honest group sends it.
     pub(super) fn hear_up(self: &Arc<Self>, place: Place, word: Up) -> bool {
-        let mut after = After::<()>::new();
+        let mut after = After::new();
         let mut g = self.state.lock();
         let honest = self.hear_up_locked(&mut g, place, word, &mut after);
         publish(&mut g);
         honest
     }
 
-    fn hear_up_locked(
-        self: &Arc<Self>,
-        g: &mut Guard<'_, State>,
-        place: Place,
-        word: Up,
-        after: &mut After<()>,
-    ) -> bool {
+    fn hear_up_locked(self: &Arc<Self>, g: &mut Guard<'_, State>, place: Place, word: Up, after: &mut After) -> bool {
         let asked = g.uplink.as_ref().is_some_and(|uplink| uplink.standing == Standing::Asked);
         let reported = asked || g.uplink.as_ref().is_some_and(|uplink| uplink.standing == Standing::There);
         let party = g.party(place);
@@ -191,7 +185,7 @@ impl Parties {
 
     /// The next message to the keeper. `None`: no party is enrolled here any more.
     pub(super) fn poll_up(&self, cx: &mut Context<'_>) -> Poll<Option<Up>> {
-        let mut after = After::<()>::new();
+        let mut after = After::new();
         let mut g = self.state.lock();
         let empty = g.enrolled == 0;
         let Some(uplink) = &mut g.uplink else { return Poll::Ready(None) };
@@ -207,14 +201,14 @@ impl Parties {
 
     /// Handles a message from the keeper. `false`: no honest keeper sends it.
     pub(super) fn hear_down(self: &Arc<Self>, word: Down) -> bool {
-        let mut after = After::<()>::new();
+        let mut after = After::new();
         let mut g = self.state.lock();
         let honest = self.hear_down_locked(&mut g, word, &mut after);
         publish(&mut g);
         honest
     }
 
-    fn hear_down_locked(self: &Arc<Self>, g: &mut Guard<'_, State>, word: Down, after: &mut After<()>) -> bool {
+    fn hear_down_locked(self: &Arc<Self>, g: &mut Guard<'_, State>, word: Down, after: &mut After) -> bool {
         let State { uplink: Some(uplink), attempt, attempts, .. } = &mut **g else { return false };
         match word {
             // Withdrawn choices are not reserved.
@@ -267,7 +261,7 @@ impl Parties {
     /// The keeper is lost: no more messages about the barrier will arrive. A reserved choice cannot continue
     /// as if nothing had happened: it ends with the error.
     pub(super) fn lose(&self) {
-        let mut after = After::<()>::new();
+        let mut after = After::new();
         let mut g = self.state.lock();
         let Some(uplink) = &mut g.uplink else { return };
         uplink.standing = Standing::Lost;

@@ -74,13 +74,13 @@ pub(super) struct Group {
 }
 
 impl Group {
-    pub(super) fn say(&mut self, word: Down, after: &mut After<()>) {
+    pub(super) fn say(&mut self, word: Down, after: &mut After) {
         self.out.push_back(word);
         after.wakes.add(self.waker.take());
     }
 
     /// The phase is complete. `true`: this group took it.
-    pub(super) fn go_on(&mut self, after: &mut After<()>) -> bool {
+    pub(super) fn go_on(&mut self, after: &mut After) -> bool {
         (self.held, self.asked, self.left) = (0, 0, false);
         // The group releases its reservations by itself.
         self.told = false;
@@ -99,7 +99,7 @@ impl Group {
     }
 
     /// Asks the group to reserve `run` more choices than it holds.
-    pub(super) fn reserve(&mut self, attempt: u64, run: usize, after: &mut After<()>) {
+    pub(super) fn reserve(&mut self, attempt: u64, run: usize, after: &mut After) {
         let upto = self.held + run;
         if self.asked < upto {
             self.asked = upto;
@@ -108,7 +108,7 @@ impl Group {
     }
 
     /// Asks the group to return its reservations. Requests that have not been sent are dropped.
-    pub(super) fn call_off(&mut self, after: &mut After<()>) {
+    pub(super) fn call_off(&mut self, after: &mut After) {
         (self.held, self.asked) = (0, 0);
         while matches!(self.out.back(), Some(Down::Reserve { .. })) {
             self.out.pop_back();
@@ -145,13 +145,13 @@ pub(super) struct Uplink {
 }
 
 impl Uplink {
-    pub(super) fn say(&mut self, word: Up, after: &mut After<()>) {
+    pub(super) fn say(&mut self, word: Up, after: &mut After) {
         self.out.push_back(word);
         after.wakes.add(self.waker.take());
     }
 
     /// All requested choices are reserved.
-    pub(super) fn held(&mut self, upto: usize, after: &mut After<()>) {
+    pub(super) fn held(&mut self, upto: usize, after: &mut After) {
         if let (Standing::There, Some(attempt)) = (self.standing, self.attempt) {
             let word = Up::Held { attempt, upto: upto as u64 };
             if self.out.back() != Some(&word) {
@@ -160,7 +160,7 @@ impl Uplink {
         }
     }
 
-    pub(super) fn ask_back(&mut self, after: &mut After<()>) {
+    pub(super) fn ask_back(&mut self, after: &mut After) {
         if let (Standing::There, Some(attempt)) = (self.standing, self.attempt)
             && !std::mem::replace(&mut self.asked_back, true)
         {

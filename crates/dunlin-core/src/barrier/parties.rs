@@ -151,7 +151,7 @@ impl Parties {
 
     /// From now on every phase needs this party too, also one that others wait for already.
     pub(super) fn enrol(self: &Arc<Self>, record: &'static Record) -> Place {
-        let mut after = After::<()>::new();
+        let mut after = After::new();
         let mut g = self.state.lock();
         let party = Some(Party { record, arrival: None, taken: 0, later: None, group: None });
         let place = match g.free.pop() {
@@ -172,7 +172,7 @@ impl Parties {
 
     /// The party is no longer needed. Parties that waited only for it continue.
     pub(super) fn resign(self: &Arc<Self>, place: Place) {
-        let mut after = After::<()>::new();
+        let mut after = After::new();
         let mut g = self.state.lock();
         if let Some(party) = g.places[place.0].take() {
             g.free.push(place.0);
@@ -201,7 +201,7 @@ impl Parties {
         cx: &mut Context<'_>,
         choice: Option<&ChoiceCx>,
     ) -> Poll<Result<(), SyncError>> {
-        let mut after = After::<()>::new();
+        let mut after = After::new();
         let offering = choice.map(|choice| choice.offering(cx.waker()));
         let mut g = self.state.lock();
         let complete = since.is_some_and(|since| g.party(place).taken != since);
@@ -260,7 +260,7 @@ impl Parties {
         place: Place,
         offering: Option<(&Arc<Decision>, u32)>,
         cx: &mut Context<'_>,
-        after: &mut After<()>,
+        after: &mut After,
     ) -> bool {
         let party = g.party(place);
         match &mut party.arrival {
@@ -280,7 +280,7 @@ impl Parties {
 
     /// The party no longer waits.
     pub(super) fn leave(self: &Arc<Self>, place: Place, since: u64) -> Left {
-        let mut after = After::<()>::new();
+        let mut after = After::new();
         let mut g = self.state.lock();
         let reported = g.is_reported();
         let lost = g.is_lost();
@@ -310,7 +310,7 @@ impl Parties {
 
     /// The fate of an arrival that was left.
     pub(super) fn poll_left(&self, place: Place, since: u64, cx: &mut Context<'_>) -> Poll<Left> {
-        let mut after = After::<()>::new();
+        let mut after = After::new();
         let mut g = self.state.lock();
         let lost = g.is_lost();
         let party = g.party(place);
@@ -328,7 +328,7 @@ impl Parties {
 
     /// A party has arrived, left, enrolled or resigned: calls off the current attempt, and checks whether the
     /// phase is complete now.
-    pub(super) fn changed(self: &Arc<Self>, g: &mut Guard<'_, State>, own: Branching<'_>, after: &mut After<()>) {
+    pub(super) fn changed(self: &Arc<Self>, g: &mut Guard<'_, State>, own: Branching<'_>, after: &mut After) {
         match g.uplink.as_ref().map(|uplink| uplink.standing) {
             None => {
                 self.give_back(g, after);
@@ -341,7 +341,7 @@ impl Parties {
     }
 
     /// If all are there, they take the phase, unless a choice among them is not open.
-    pub(super) fn complete(self: &Arc<Self>, g: &mut Guard<'_, State>, own: Branching<'_>, after: &mut After<()>) {
+    pub(super) fn complete(self: &Arc<Self>, g: &mut Guard<'_, State>, own: Branching<'_>, after: &mut After) {
         if g.attempt.is_some() {
             return self.advance(g, after);
         }
@@ -365,7 +365,7 @@ impl Parties {
     }
 
     /// All take the phase. If there is an attempt, it has reserved every choice.
-    pub(super) fn go_on(&self, g: &mut Guard<'_, State>, after: &mut After<()>) {
+    pub(super) fn go_on(&self, g: &mut Guard<'_, State>, after: &mut After) {
         if let Some(attempt) = g.attempt.take() {
             attempt.confirm(after);
         }
@@ -420,7 +420,7 @@ impl State {
 }
 
 /// Has the arrival's waker and choice dropped outside the lock.
-pub(super) fn discard(arrival: Arrival, after: &mut After<()>) {
+pub(super) fn discard(arrival: Arrival, after: &mut After) {
     after.stale.add(arrival.waker);
     after.decisions.extend(arrival.choice.map(|(decision, _)| decision));
 }

@@ -55,7 +55,7 @@ impl State {
 
 impl Parties {
     /// Begins an attempt: all are there, some of them with choices elsewhere.
-    pub(super) fn begin(self: &Arc<Self>, g: &mut Guard<'_, State>, after: &mut After<()>) {
+    pub(super) fn begin(self: &Arc<Self>, g: &mut Guard<'_, State>, after: &mut After) {
         if g.rests_until.is_some() {
             return;
         }
@@ -71,7 +71,7 @@ impl Parties {
     }
 
     /// Reserves the choices up to the limit, as far as that is possible now.
-    pub(super) fn advance(self: &Arc<Self>, g: &mut Guard<'_, State>, after: &mut After<()>) {
+    pub(super) fn advance(self: &Arc<Self>, g: &mut Guard<'_, State>, after: &mut After) {
         let reserver: Arc<dyn Reserver> = self.clone();
         let State { attempt: Some(attempt), places, uplink, patience, .. } = &mut **g else { return };
         if attempt.limit == 0 {
@@ -111,7 +111,7 @@ impl Parties {
     }
 
     /// Returns all reservations. The keeper abandons the attempt; a group waits for the next request.
-    pub(super) fn give_back(&self, g: &mut Guard<'_, State>, after: &mut After<()>) {
+    pub(super) fn give_back(&self, g: &mut Guard<'_, State>, after: &mut After) {
         let State { attempt: Some(attempt), places, .. } = &mut **g else { return };
         for (decision, _) in attempt.entries[..attempt.held].iter().filter_map(|entry| entry.choice.as_ref()) {
             decision.abort(&mut after.wakes);
@@ -132,7 +132,7 @@ impl Parties {
         place: usize,
         number: u64,
         upto: usize,
-        after: &mut After<()>,
+        after: &mut After,
     ) {
         let State { attempt: Some(attempt), places, .. } = &mut **g else { return };
         let Some(group) = places[place].as_mut().and_then(|party| party.group.as_mut()) else { return };
@@ -145,7 +145,7 @@ impl Parties {
     }
 
     /// A reserved choice would take another branch. `number`: the attempt for which a group reserved it.
-    pub(super) fn ask_back(self: &Arc<Self>, g: &mut Guard<'_, State>, number: Option<u64>, after: &mut After<()>) {
+    pub(super) fn ask_back(self: &Arc<Self>, g: &mut Guard<'_, State>, number: Option<u64>, after: &mut After) {
         let Some(attempt) = &g.attempt else { return };
         if number.is_some_and(|number| attempt.number != number) {
             return;
@@ -162,7 +162,7 @@ impl Parties {
 
 impl Queued for Parties {
     fn unlocked(self: Arc<Self>) {
-        let mut after = After::<()>::new();
+        let mut after = After::new();
         let mut g = self.state.lock();
         self.complete(&mut g, None, &mut after);
         publish(&mut g);
@@ -171,7 +171,7 @@ impl Queued for Parties {
 
 impl Reserver for Parties {
     fn revoke(self: Arc<Self>) {
-        let mut after = After::<()>::new();
+        let mut after = After::new();
         let mut g = self.state.lock();
         self.ask_back(&mut g, None, &mut after);
         publish(&mut g);
@@ -184,7 +184,7 @@ impl Reserver for Parties {
 
 impl Patient for Parties {
     fn patience_ran_out(self: Arc<Self>, tick: u32) -> bool {
-        let mut after = After::<()>::new();
+        let mut after = After::new();
         let mut g = self.state.lock();
         let over = |until: u32| tick.wrapping_sub(until).cast_signed() >= 0;
         if g.rests_until.take_if(|until| over(*until)).is_some() {

@@ -110,8 +110,8 @@ impl<T: Portable> HubOf<T> {
         self.enter(&chan);
         // Events of the channel before it was a member have reached no hub.
         match chan.why_no_send() {
-            Some(Why::Poisoned(reason)) => self.poison(&reason, Some(&chan)),
-            Some(_) => self.left(&chan, true),
+            Some(Why::Poisoned(reason)) => self.poison(&reason, Some(chan.address())),
+            Some(_) => self.left(chan.address(), true),
             None => {}
         }
     }

@@ -3,15 +3,17 @@
 //! Every operation on a queue makes an [`After`], which mostly stays empty. So it is a few words to
 //! initialise, and one check of each at the end.
 
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
+use super::erased::Erased;
 #[cfg(feature = "link")]
 use super::queue::encoded::Encoding;
 use crate::choice::decision::Decision;
 use crate::wake::{Few, Stale, Wakes};
 
 /// Declared before the guard of a channel's lock, so dropped after it.
-pub(crate) struct After<T> {
+pub(crate) struct After {
     // Woken first: a value's `Drop` may panic.
     pub(crate) wakes: Wakes,
     /// Wakers that are no longer needed. The last waker of a task may drop the task, and with it ends of this
@@ -19,14 +21,14 @@ pub(crate) struct After<T> {
     pub(crate) stale: Stale,
     /// Held for the same reason: the wakers of choices.
     pub(crate) decisions: Few<Arc<Decision>>,
-    pub(crate) dropped: Few<T>,
+    pub(crate) dropped: Few<Erased>,
     /// A value to encode for a link, or one already encoded.
     #[cfg(feature = "link")]
     // Boxed: every operation makes one of these.
-    pub(crate) encoding: Option<Box<Encoding<T>>>,
+    pub(crate) encoding: Option<Box<Encoding>>,
 }
 
-impl<T> After<T> {
+impl After {
     #[inline]
     pub(crate) fn new() -> Self {
         Self {
@@ -43,13 +45,15 @@ impl<T> After<T> {
     /// each.
     #[inline]
     pub(crate) fn done(self) {
-        let wakes = self.wakes.has_some();
         #[cfg(feature = "link")]
         debug_assert!(self.encoding.is_none());
-        let drops = self.stale.has_some() || self.decisions.has_some() || self.dropped.has_some();
-        if !wakes && !drops {
-            // All lists are empty: there is nothing to drop.
-            std::mem::forget(self);
+        if self.stale.has_some() || self.decisions.has_some() || self.dropped.has_some() {
+            return;
+        }
+        // The other lists are empty: there is nothing to drop.
+        let mut rest = ManuallyDrop::new(self);
+        if rest.wakes.has_some() {
+            drop(std::mem::take(&mut rest.wakes));
         }
     }
 }

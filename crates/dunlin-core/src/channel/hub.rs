@@ -1,7 +1,7 @@
 //! The hub of a broadcast: what the channels of its receivers, its members, share.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 
 use super::policy::Policy;
@@ -89,8 +89,50 @@ impl<M, E> State<M, E> {
         self.waker.take().into_iter().chain(talks)
     }
 
-    pub(crate) fn find(&self, chan: &M) -> Option<usize> {
-        self.members.iter().position(|member| std::ptr::eq(&**member, chan))
+    fn find(&self, chan: *const ()) -> Option<usize> {
+        self.members.iter().position(|member| Arc::as_ptr(member).cast() == chan)
+    }
+}
+
+/// A hub as the channels of its members know it, whatever the type of their values.
+pub(crate) trait AnyHub {
+    /// Removes a receiver that was dropped (`gone`), or that retired its own channel.
+    fn left(&self, chan: *const (), gone: bool);
+
+    /// Poisons all receivers, including the one that the poison comes from.
+    fn poison(&self, reason: &Reason, from: *const ());
+}
+
+impl<M: Member, E> AnyHub for Hub<M, E> {
+    fn left(&self, chan: *const (), gone: bool) {
+        self.left(chan, gone);
+    }
+
+    fn poison(&self, reason: &Reason, from: *const ()) {
+        self.poison(reason, Some(from));
+    }
+}
+
+/// A channel's path to the hub of its broadcast.
+pub(crate) struct HubRef(Weak<dyn AnyHub>);
+
+// SAFETY: the values of the hub are those of the channel that has this path, so the channel is sent and
+// shared only if they may be.
+unsafe impl Send for HubRef {}
+// SAFETY: as above.
+unsafe impl Sync for HubRef {}
+
+impl HubRef {
+    pub(crate) fn new<M: Member, E>(hub: &Arc<Hub<M, E>>) -> Self {
+        let hub: Weak<Hub<M, E>> = Arc::downgrade(hub);
+        let hub: Weak<dyn AnyHub + '_> = hub;
+        // SAFETY: only the channel of a member has it, and reaches the hub only in its methods, while the
+        // values of the channel, which are also those of the hub, may be used.
+        Self(unsafe { std::mem::transmute::<Weak<dyn AnyHub + '_>, Weak<dyn AnyHub>>(hub) })
+    }
+
+    pub(crate) fn upgrade(&self) -> Option<Arc<dyn AnyHub>> {
+        self.0.upgrade()
     }
 }
 
@@ -118,7 +160,7 @@ impl<M: Member, E> Hub<M, E> {
     }
 
     /// Removes a receiver that was dropped (`gone`), or that retired its own channel.
-    pub(crate) fn left(&self, chan: &M, gone: bool) {
+    pub(crate) fn left(&self, chan: *const (), gone: bool) {
         let mut state = self.state.lock();
         let Some(index) = state.find(chan) else { return };
         if state.over.is_some() && !gone {
@@ -138,7 +180,7 @@ impl<M: Member, E> Hub<M, E> {
 
     /// Ends the broadcast: calls `tell` for each channel. It has no effect after poison, or if `from` is a
     /// receiver that has left.
-    pub(crate) fn end(&self, why: Why, from: Option<&M>, tell: impl Fn(&M)) {
+    pub(crate) fn end(&self, why: Why, from: Option<*const ()>, tell: impl Fn(&M)) {
         let mut state = self.state.lock();
         if matches!(state.over, Some(Why::Poisoned(_))) || from.is_some_and(|chan| state.find(chan).is_none()) {
             return;
@@ -150,7 +192,7 @@ impl<M: Member, E> Hub<M, E> {
     }
 
     /// Poisons all receivers, including the one that the poison comes from.
-    pub(crate) fn poison(&self, reason: &Reason, from: Option<&M>) {
+    pub(crate) fn poison(&self, reason: &Reason, from: Option<*const ()>) {
         self.end(Why::Poisoned(reason.clone()), from, |member| member.poison_surely(reason.clone()));
     }
 

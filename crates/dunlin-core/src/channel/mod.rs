@@ -3,6 +3,7 @@
 //! - [`sender`], [`receiver`]: the ends and their operations; [`power`]: what an end may do.
 //! - [`state`]: what both ends share: the one-slot rendezvous, and how the channel ended.
 //! - [`queue`]: all the rest: buffers, several senders, offers of choices.
+//! - [`erased`]: values without their type, which the queue keeps.
 //! - [`posted`], [`sink`]: sends that no task waits for, and a sender as a sink.
 //! - [`policy`]: what happens to a value that no receive waits for.
 //! - [`elsewhere`]: queries to the other half of a channel at another node, and the names of its offers.
@@ -13,9 +14,10 @@
 
 pub(crate) mod after;
 pub(crate) mod elsewhere;
+pub(crate) mod erased;
 pub(crate) mod factory;
 #[cfg(feature = "link")]
-mod heard;
+pub(crate) mod heard;
 pub(crate) mod hub;
 pub(crate) mod policy;
 pub(crate) mod posted;

@@ -402,7 +402,7 @@ impl<T> Operation for Sending<'_, T> {
     }
 
     fn turn(&self) -> Turn {
-        self.post.turn(self.chan)
+        self.post.turn(self.chan.any())
     }
 }
 
@@ -489,7 +489,7 @@ impl<T> Operation for SendingFrom<'_, T> {
     }
 
     fn turn(&self) -> Turn {
-        self.post.turn(self.chan)
+        self.post.turn(self.chan.any())
     }
 }
 

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 
 use super::branch::{Branch, ChoiceCx, Look, PARTS_MAX};
 use super::{Choosing, EVERY_BRANCH_IS_OFF, HOPELESS, Order, Step, Survey, step_on};
+use crate::channel::erased::Erased;
 use crate::channel::queue::offer::Retracted;
 use crate::channel::queue::value::{Pool, Pooled};
 use crate::channel::sender::Sender;
@@ -314,7 +315,7 @@ pub fn send_to_any<'a, T, P>(slot: &'a mut Option<T>, senders: &'a mut [Sender<T
 pub struct SendingToAny<'a, T> {
     choosing: Choosing,
     posts: Vec<(&'a Chan<T>, Post)>,
-    pool: Pool<T>,
+    pool: Pool,
     slot: &'a mut Option<T>,
     /// The value is in the pool, not in the slot.
     is_out: bool,
@@ -345,8 +346,9 @@ impl<T> SendingToAny<'_, T> {
         self.withdraw();
         self.is_out = false;
         let value = self.pool.lock().take();
-        if value.is_some() {
-            *self.slot = value;
+        if let Some(value) = value {
+            // SAFETY: what is in the pool came from this slot.
+            *self.slot = Some(unsafe { value.into_value() });
         }
     }
 
@@ -374,7 +376,7 @@ impl<T> SendingToAny<'_, T> {
             #[cfg(feature = "link")]
             let encoded = self.posts.iter().find_map(|(chan, _)| chan.encode_for_link(self.slot));
             let mut pool = self.pool.lock();
-            self.slot.take().into_iter().for_each(|value| pool.put(value));
+            self.slot.take().into_iter().for_each(|value| pool.put(Erased::new(value)));
             #[cfg(feature = "link")]
             {
                 pool.encoded = encoded;
@@ -419,7 +421,7 @@ impl<T> Branch for SendingToAny<'_, T> {
         for part in parts {
             let (chan, post) = &mut this.posts[part];
             choice.at_part(Some(part));
-            let sent = chan.poll_send_pooled(post, &this.pool, cx, choice);
+            let sent = chan.any().poll_send_pooled(post, &this.pool, cx, choice);
             if let Poll::Ready(sent) = sent {
                 choice.at_part(None);
                 return this.end(part, sent);
@@ -477,7 +479,7 @@ impl<T> Future for SendingToAny<'_, T> {
                 let (chan, post) = &mut posts[branch];
                 match step {
                     Step::Poll(cx, choice) => {
-                        return chan.poll_send_pooled(post, pool, cx, choice).map(|sent| result = sent);
+                        return chan.any().poll_send_pooled(post, pool, cx, choice).map(|sent| result = sent);
                     }
                     Step::Survey(_) | Step::Unchosen => {}
                     Step::Chosen(turn) => chan.record.sender.set_turn(turn),

@@ -3,9 +3,10 @@
 //! [`AnyOutlet`] and [`AnyInlet`] have the methods of [`Outlet`] and [`Inlet`], which document each call. A
 //! value is a [`Value`]: it can be [written](Write), which stages its ends. A [`Shape`] reads one.
 
-use std::any::{Any, TypeId, type_name};
+use std::any::{TypeId, type_name};
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,14 +15,20 @@ use super::Portable;
 use super::codec::{self, Failure, Format, Sink, Write};
 #[cfg(feature = "link")]
 use super::message;
-use crate::agent::{Event, FromReceiver, Given, Inlet, LoneOutlet, Missing, Outlet, PassedOn, Reserved, join_with};
+use crate::agent::{
+    Event, FromReceiver, Given, Inlet, LoneOutlet, Missing, Outlet, PassedOn, RawInlet, RawLoneOutlet, RawOutlet,
+    Reserved, join_raw,
+};
+use crate::channel::erased::Erased;
 #[cfg(feature = "link")]
-use crate::channel::queue::encoded::Remote;
+use crate::channel::heard::{hear_from_home, hear_from_sender};
+#[cfg(feature = "link")]
+use crate::channel::queue::encoded::{Decode, Encode, Remote};
 #[cfg(feature = "link")]
 use crate::channel::queue::standby::{Open, Returned};
 use crate::channel::receiver::Receiver;
 #[cfg(feature = "link")]
-use crate::channel::state::Chan;
+use crate::channel::state::FarChan;
 #[cfg(feature = "link")]
 use crate::channel::words::{Link, Terms, Word};
 use crate::error::{MessageId, Reason, RecvError, Why};
@@ -29,135 +36,159 @@ use crate::handle::Handle;
 use crate::waits::ChannelId;
 
 /// A message with its type erased.
-pub struct Value(Box<dyn AnyValue>);
+pub struct Value(Message);
 
-/// In the place of a message that is [unread](AnyInlet::offer_unread).
-#[derive(serde::Serialize, serde::Deserialize)]
-struct Unread {
-    is_readable: bool,
-}
-
-trait AnyValue: Send {
-    fn write(&self, format: Format, sink: &mut Sink<'_>) -> Result<(), Failure>;
-    fn as_any(&self) -> &dyn Any;
-    fn into_any(self: Box<Self>) -> Box<dyn Any + Send>;
-    fn type_name(&self) -> &'static str;
-}
-
-impl<T: Portable> AnyValue for T {
-    fn write(&self, format: Format, sink: &mut Sink<'_>) -> Result<(), Failure> {
-        Write::write(self, format, sink)
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
-        self
-    }
-
-    fn type_name(&self) -> &'static str {
-        type_name::<T>()
-    }
+enum Message {
+    Here(Erased, Shape),
+    /// It is [unread](AnyInlet::offer_unread).
+    Unread {
+        is_readable: bool,
+    },
 }
 
 impl Value {
     pub(crate) fn new<T: Portable>(value: T) -> Self {
-        Self(Box::new(value))
+        Self(Message::Here(Erased::new(value), Shape::of::<T>()))
     }
 
     /// The message, if it is of this type: a carrier may handle some types better than serde does.
     pub fn downcast_ref<T: Portable>(&self) -> Option<&T> {
-        self.0.as_any().downcast_ref()
+        match &self.0 {
+            // SAFETY: it is of that type.
+            Message::Here(value, shape) if shape.is::<T>() => Some(unsafe { &*value.at().cast::<T>() }),
+            Message::Here(..) | Message::Unread { .. } => None,
+        }
     }
 
-    fn of_given<T: Portable>(given: Given<T>) -> Self {
-        match given {
-            Given::Value(value) => Self::new(value),
-            Given::Unread => Self::new(Unread { is_readable: true }),
-            Given::Unreadable => Self::unreadable(),
-        }
+    fn of_given(given: Given<Erased>, shape: Shape) -> Self {
+        Self(match given {
+            Given::Value(value) => Message::Here(value, shape),
+            Given::Unread => Message::Unread { is_readable: true },
+            Given::Unreadable => Message::Unread { is_readable: false },
+        })
     }
 
     /// Whether it stands for a message that is still [where it was sent](AnyInlet::offer_unread).
     pub fn is_unread(&self) -> bool {
-        self.downcast_ref::<Unread>().is_some()
+        matches!(self.0, Message::Unread { .. })
     }
 
     /// Stands for a message that is unread and could not be read.
     pub fn unreadable() -> Self {
-        Self::new(Unread { is_readable: false })
+        Self(Message::Unread { is_readable: false })
     }
 
-    fn into_given<T: Portable>(self) -> Given<T> {
-        match self.downcast_ref::<Unread>() {
-            None => Given::Value(self.into()),
-            Some(Unread { is_readable: true }) => Given::Unread,
-            Some(Unread { is_readable: false }) => Given::Unreadable,
+    /// # Panics
+    /// If the value is of another shape: a carrier has mixed up two channels.
+    fn into_given(self, wanted: Shape) -> Given<Erased> {
+        match self.0 {
+            Message::Here(value, shape) => {
+                assert!(shape == wanted, "a {} was given to a channel of {}", shape.type_name(), wanted.type_name());
+                Given::Value(value)
+            }
+            Message::Unread { is_readable: true } => Given::Unread,
+            Message::Unread { is_readable: false } => Given::Unreadable,
         }
     }
 
     /// # Panics
-    /// If the value is of another type: a carrier has mixed up two channels.
-    fn into<T: Portable>(self) -> T {
-        let found = self.0.type_name();
-        *self
-            .0
-            .into_any()
-            .downcast()
-            .unwrap_or_else(|_| panic!("a {found} was given to a channel of {}", type_name::<T>()))
+    /// As [`into_given`](Self::into_given), and if the message is unread.
+    fn into_erased(self, wanted: Shape) -> Erased {
+        self.into_given(wanted)
+            .read()
+            .unwrap_or_else(|| panic!("an unread {} was given as a value", wanted.type_name()))
     }
 }
 
 impl Write for Value {
     fn write(&self, format: Format, sink: &mut Sink<'_>) -> Result<(), Failure> {
-        self.0.write(format, sink)
+        match &self.0 {
+            // SAFETY: a value of this shape is there.
+            Message::Here(value, shape) => unsafe { (shape.0.write)(value.at(), format, sink) },
+            Message::Unread { .. } => Err(Failure::Text("the message is elsewhere".into())),
+        }
     }
 }
 
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Value").field(&self.0.type_name()).finish()
+        let name = match &self.0 {
+            Message::Here(_, shape) => shape.type_name(),
+            Message::Unread { .. } => "unread",
+        };
+        f.debug_tuple("Value").field(&name).finish()
     }
 }
 
-type Read = fn(Format, &[u8]) -> (Result<Value, Failure>, usize);
-
 /// Reads the messages of one channel, whatever their type.
 #[derive(Clone, Copy)]
-pub struct Shape {
-    id: TypeId,
-    facts: fn() -> Facts,
-    read: Read,
-}
+pub struct Shape(&'static Facts);
 
-/// The properties of a message type.
+/// Reads a message. Also returns how many bytes are left after it, or after the error.
+type Read = fn(Format, &[u8]) -> (Result<Erased, Failure>, usize);
+
+/// The properties of a message type, and what has to be compiled for it.
 struct Facts {
-    type_name: &'static str,
+    id: fn() -> TypeId,
+    type_name: fn() -> &'static str,
     size: usize,
     owns_more: bool,
+    read: Read,
+    /// Writes the message there, which must be of the type.
+    write: unsafe fn(*const (), Format, &mut Sink<'_>) -> Result<(), Failure>,
+    #[cfg(feature = "link")]
+    encode: Encode,
+    #[cfg(feature = "link")]
+    decode: Decode,
+}
+
+struct FactsOf<T>(PhantomData<T>);
+
+impl<T: Portable> FactsOf<T> {
+    const FACTS: Facts = Facts {
+        id: TypeId::of::<T>,
+        type_name: type_name::<T>,
+        size: size_of::<T>(),
+        owns_more: std::mem::needs_drop::<T>(),
+        read: |format, bytes| {
+            let (value, rest) = codec::read_value::<T>(format, bytes);
+            (value.map(Erased::new), rest)
+        },
+        write: Self::write,
+        #[cfg(feature = "link")]
+        encode: message::write_at::<T>,
+        #[cfg(feature = "link")]
+        decode: message::read_erased::<T>,
+    };
+
+    /// # Safety
+    /// A message of this type is there.
+    unsafe fn write(value: *const (), format: Format, sink: &mut Sink<'_>) -> Result<(), Failure> {
+        // SAFETY: the caller's.
+        Write::write(unsafe { &*value.cast::<T>() }, format, sink)
+    }
+}
+
+impl PartialEq for Shape {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.0, other.0) || (self.0.id)() == (other.0.id)()
+    }
 }
 
 impl Shape {
     fn of<T: Portable>() -> Self {
-        Self {
-            id: TypeId::of::<T>(),
-            facts: || Facts {
-                type_name: type_name::<T>(),
-                size: size_of::<T>(),
-                owns_more: std::mem::needs_drop::<T>(),
-            },
-            read: |format, bytes| {
-                let (value, rest) = codec::read_value::<T>(format, bytes);
-                (value.map(Value::new), rest)
-            },
-        }
+        Self(&FactsOf::<T>::FACTS)
+    }
+
+    /// A link's part of a channel of such messages.
+    #[cfg(feature = "link")]
+    fn remote(self, link: Arc<dyn Link>, terms: Terms) -> Remote {
+        Remote::new(link, terms, self.0.encode, self.0.decode)
     }
 
     /// Whether the messages are of this type.
     pub fn is<T: Portable>(&self) -> bool {
-        self.id == TypeId::of::<T>()
+        (self.0.id)() == TypeId::of::<T>()
     }
 
     /// Wraps a message that the carrier has made itself.
@@ -170,22 +201,23 @@ impl Shape {
 
     /// Reads a message. Also returns how many bytes are left after it, or after the error.
     pub fn read(&self, format: Format, bytes: &[u8]) -> (Result<Value, Failure>, usize) {
-        (self.read)(format, bytes)
+        let (value, rest) = (self.0.read)(format, bytes);
+        (value.map(|value| Value(Message::Here(value, *self))), rest)
     }
 
     /// The size of a message in bytes, without the memory that it points to.
     pub fn size(&self) -> usize {
-        (self.facts)().size
+        self.0.size
     }
 
     /// Whether a message may own memory beside its own bytes.
     pub fn owns_more(&self) -> bool {
-        (self.facts)().owns_more
+        self.0.owns_more
     }
 
     /// Rust's name of the type in this build. Another build may use another.
     pub fn type_name(&self) -> &'static str {
-        (self.facts)().type_name
+        (self.0.type_name)()
     }
 }
 
@@ -245,31 +277,37 @@ impl Agent {
 
 impl<T: Portable> From<Outlet<T>> for AnyOutlet {
     fn from(outlet: Outlet<T>) -> Self {
-        Self { agent: Box::new(outlet) }
+        Self { agent: Box::new(Shaped { agent: outlet.raw, shape: Shape::of::<T>() }) }
     }
 }
 
 impl<T: Portable> From<LoneOutlet<T>> for AnyOutlet {
     fn from(outlet: LoneOutlet<T>) -> Self {
-        Self { agent: Box::new(outlet) }
+        Self { agent: Box::new(Shaped { agent: outlet.raw, shape: Shape::of::<T>() }) }
     }
 }
 
 impl<T: Portable> From<Inlet<T>> for AnyInlet {
     fn from(inlet: Inlet<T>) -> Self {
-        Self { agent: Box::new(inlet) }
+        Self { agent: inlet.raw, shape: Shape::of::<T>() }
     }
 }
 
 /// An [`Outlet`] of messages of any type.
 pub struct AnyOutlet {
-    // It implements `shape` itself, without a field: a node may keep very many of these.
     agent: Box<dyn DynOutlet>,
 }
 
 /// An [`Inlet`] of messages of any type.
 pub struct AnyInlet {
-    agent: Box<dyn DynInlet>,
+    agent: RawInlet,
+    shape: Shape,
+}
+
+/// An agent, and the shape of its messages.
+struct Shaped<A> {
+    agent: A,
+    shape: Shape,
 }
 
 impl AnyOutlet {
@@ -438,9 +476,13 @@ impl AnyOutlet {
 }
 
 impl AnyInlet {
+    fn value(&self, value: Erased) -> Value {
+        Value(Message::Here(value, self.shape))
+    }
+
     /// The shape of its messages.
     pub fn shape(&self) -> Shape {
-        self.agent.shape()
+        self.shape
     }
 
     /// The channel whose half it stands at.
@@ -455,7 +497,8 @@ impl AnyInlet {
 
     /// [`Inlet::poll`].
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FromReceiver<Value>> {
-        self.agent.poll(cx)
+        let shape = self.shape;
+        self.agent.poll(cx).map(|event| event.map(|value| Value(Message::Here(value, shape))))
     }
 
     /// [`Inlet::credits`].
@@ -471,33 +514,54 @@ impl AnyInlet {
     /// As [`AnyOutlet::link`]: values arrive as bytes, and are decoded in the polls of their receiver.
     #[cfg(feature = "link")]
     pub fn link(&self, terms: Terms, link: Arc<dyn Link>) -> bool {
-        self.agent.link(terms, link)
+        if self.agent.is_lone() {
+            return false;
+        }
+        let remote = self.shape.remote(link, terms);
+        self.agent.chan().any().with_queue(|queue, _, _| queue.link_inlet(remote))
     }
 
     /// Whether the agent stands by, so that there is nothing to [poll](Self::poll). The task is woken when
     /// the agent resumes.
     #[cfg(feature = "link")]
     pub fn stands_by(&self, cx: &Context<'_>) -> bool {
-        self.agent.stands_by(cx)
+        !self.agent.is_lone() && self.agent.chan().any().agent_stands_by(false, cx.waker())
     }
 
     /// Makes the agent resume.
     #[cfg(feature = "link")]
     pub fn unlink(&self) {
-        self.agent.unlink();
+        self.agent.chan().any().unlink();
     }
 
     /// The values that had arrived when the agent resumes, and have not been received: the agent offers them.
     /// Values that were buffered are decoded, and are in the buffer again. `None`: the agent still stands by.
     #[cfg(feature = "link")]
     pub fn take_returned(&self) -> Option<Vec<Returned>> {
-        self.agent.take_returned()
+        if self.agent.is_lone() {
+            return Some(Vec::new());
+        }
+        let chan = self.agent.chan().any();
+        let (mut returned, buffered) = chan.with_queue(|queue, _, _| queue.take_returned())?;
+        for mut reading in buffered {
+            // User code: no lock is held here.
+            reading.decode();
+            let value = match reading.into_value() {
+                Some(Err(why)) => {
+                    returned.push(Returned::Unreadable(why));
+                    None
+                }
+                value => value.and_then(Result::ok),
+            };
+            chan.with_queue(|queue, _, after| queue.bring_back(value, after));
+        }
+        Some(returned)
     }
 
     /// Takes the words of the sender's half while the agent stands by. `None`: it never does.
     #[cfg(feature = "link")]
     pub fn word_sink(&self) -> Option<Arc<dyn WordSink>> {
-        self.agent.word_sink()
+        if self.agent.is_lone() { None } else { Some(Arc::new(OfReceiver(self.agent.chan().clone()))) }
     }
 
     /// [`Inlet::lend_at_most`].
@@ -510,7 +574,7 @@ impl AnyInlet {
     /// # Panics
     /// If the value is not of this channel's type.
     pub fn restore(&self, value: Value) {
-        self.agent.restore(value);
+        self.agent.restore(value.into_erased(self.shape));
     }
 
     /// [`Inlet::push`].
@@ -521,7 +585,7 @@ impl AnyInlet {
     /// # Panics
     /// If the value is not of this channel's type.
     pub fn push(&self, value: Value) -> Result<usize, Value> {
-        self.agent.push(value)
+        self.agent.push(value.into_erased(self.shape)).map_err(|value| self.value(value))
     }
 
     /// [`Inlet::buffered`].
@@ -564,7 +628,7 @@ impl AnyInlet {
     /// # Panics
     /// If the value is not of this channel's type.
     pub fn offer(&self, number: u64, value: Value) {
-        self.agent.offer(number, value);
+        self.agent.offer(number, value.into_erased(self.shape));
     }
 
     /// [`Inlet::offer_unread`].
@@ -586,13 +650,13 @@ impl AnyInlet {
     /// # Panics
     /// If the value is not of this channel's type.
     pub fn bring(&self, number: u64, value: Value) -> Result<(), Value> {
-        self.agent.bring(number, value)
+        self.agent.bring(number, value.into_erased(self.shape)).map_err(|value| self.value(value))
     }
 
     /// Whether its receiver came in a message, so that the agent reports its first [use](FromReceiver::Used).
     /// Parts of a shared end do not.
     pub fn says_when_used(&self) -> bool {
-        self.agent.says_when_used()
+        self.agent.is_of_coming()
     }
 
     /// [`Inlet::is_demanded`].
@@ -613,12 +677,13 @@ impl AnyInlet {
     /// # Panics
     /// If the value is not of this channel's type.
     pub fn grant(&self, number: u64, request: u64, value: Value) -> Result<(), Value> {
-        self.agent.grant(number, request, value)
+        let granted = self.agent.grant(number, request, value.into_erased(self.shape));
+        granted.map_err(|value| self.value(value))
     }
 
     /// [`Inlet::withdraw`].
     pub fn withdraw(&self, number: u64) -> Option<Option<Value>> {
-        self.agent.withdraw(number)
+        self.agent.withdraw(number).map(|value| value.map(|value| self.value(value)))
     }
 
     /// [`Inlet::revoke`].
@@ -667,26 +732,26 @@ pub trait WordSink: Send + Sync {
 }
 
 #[cfg(feature = "link")]
-struct OfSender<T>(Arc<Chan<T>>);
+struct OfSender(Arc<dyn FarChan>);
 
 #[cfg(feature = "link")]
-impl<T: Portable> WordSink for OfSender<T> {
+impl WordSink for OfSender {
     fn hear(&self, word: Word) -> Result<(), Word> {
-        self.0.hear_from_home(word)
+        hear_from_home(&self.0, word)
     }
 }
 
 #[cfg(feature = "link")]
-struct OfReceiver<T>(Arc<Chan<T>>);
+struct OfReceiver(Arc<dyn FarChan>);
 
 #[cfg(feature = "link")]
-impl<T: Portable> WordSink for OfReceiver<T> {
+impl WordSink for OfReceiver {
     fn hear(&self, word: Word) -> Result<(), Word> {
-        self.0.hear_from_sender(word)
+        hear_from_sender(&self.0, word)
     }
 
     fn ask_awaited(&self) {
-        self.0.with_queue(|queue, _, after| queue.ask_awaited(Handle::END, after));
+        self.0.any().with_queue(|queue, _, after| queue.ask_awaited(Handle::END, after));
     }
 }
 
@@ -747,173 +812,149 @@ trait DynOutlet: Send {
     fn poison(&self, reason: Reason);
 }
 
-/// Methods of an outlet with typed values, for values with their type erased.
-macro_rules! with_values {
+/// The methods that all agents in a receiver's place have.
+macro_rules! outlet {
     () => {
         fn shape(&self) -> Shape {
-            Shape::of::<T>()
+            self.shape
         }
 
         fn channel(&self) -> ChannelId {
-            self.channel()
+            self.agent.channel()
         }
 
         fn passed_on(&self, ticket: u64) -> Option<PassedOn> {
-            self.passed_on(ticket)
+            self.agent.passed_on(ticket)
         }
 
         fn lost(&self, ticket: u64, value: Value, id: MessageId) {
-            self.lost(ticket, value.into_given::<T>(), id);
+            self.agent.lost(ticket, value.into_given(self.shape), id);
         }
 
         fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Event<Value>> {
-            self.poll(cx).map(any_event)
+            let shape = self.shape;
+            self.agent.poll(cx).map(|event| event.map(|value| Value(Message::Here(value, shape))))
         }
 
         fn reserve(&self, ticket: u64) -> Reserved<Value> {
-            match self.reserve_unread(ticket) {
-                Reserved::Granted(given) => Reserved::Granted(Value::of_given(given)),
-                Reserved::Later => Reserved::Later,
-                Reserved::Gone => Reserved::Gone,
-            }
+            self.agent.reserve_unread(ticket).map(|given| Value::of_given(given, self.shape))
         }
 
         fn taken(&self, ticket: u64) {
-            self.taken(ticket);
+            self.agent.taken(ticket);
         }
 
         fn held(&self, ticket: u64) {
-            self.held(ticket);
+            self.agent.held(ticket);
         }
 
         fn give_back(&self, ticket: u64, value: Value) {
-            self.give_back(ticket, value.into_given::<T>());
+            self.agent.give_back(ticket, value.into_given(self.shape));
         }
 
         fn failed(&self, ticket: u64, value: Option<Value>, why: Why) {
-            self.failed(ticket, value.map(Value::into_given::<T>), why);
+            self.agent.failed(ticket, value.map(|value| value.into_given(self.shape)), why);
         }
 
         fn withdrawn(&self, ticket: u64, value: Option<Value>) {
-            self.withdrawn(ticket, value.map(Value::into_given::<T>));
+            self.agent.withdrawn(ticket, value.map(|value| value.into_given(self.shape)));
         }
 
         fn retire(&self) {
-            self.retire();
+            self.agent.retire();
         }
 
         fn gone(&self) {
-            self.gone();
+            self.agent.gone();
         }
 
         fn poison(&self, reason: Reason) {
-            self.poison(reason);
+            self.agent.poison(reason);
         }
     };
 }
 
-impl<T: Portable> DynOutlet for Outlet<T> {
+impl DynOutlet for Shaped<RawOutlet> {
     fn poll_gone(&self, cx: &Context<'_>) -> Poll<()> {
-        self.poll_gone(cx)
+        self.agent.poll_gone(cx)
     }
 
     fn poll_stirs(&self, cx: &Context<'_>) -> Poll<()> {
-        self.poll_stirs(cx)
+        self.agent.poll_stirs(cx)
     }
 
     fn unsaid(&self) -> usize {
-        self.unsaid()
+        self.agent.unsaid()
     }
 
     fn own_node_leaves(&self) {
-        self.own_node_leaves();
+        self.agent.own_node_leaves();
     }
 
     fn unmatched(&self, missing: Option<Arc<dyn Missing>>) {
-        self.unmatched(missing);
+        self.agent.unmatched(missing);
     }
 
     #[cfg(feature = "link")]
     fn link(&self, terms: Terms, link: Arc<dyn Link>) -> bool {
-        if self.has_buffered() {
+        if self.agent.has_buffered() {
             return false;
         }
-        let remote = Remote::new(link, terms, message::write::<T>, message::read::<T>);
-        self.chan().with_queue(|queue, _, _| queue.link_outlet(remote))
+        let remote = self.shape.remote(link, terms);
+        self.agent.chan().any().with_queue(|queue, _, _| queue.link_outlet(remote))
     }
 
     #[cfg(feature = "link")]
     fn stands_by(&self, cx: &Context<'_>) -> bool {
-        self.chan().agent_stands_by(true, cx.waker())
+        self.agent.chan().any().agent_stands_by(true, cx.waker())
     }
 
     #[cfg(feature = "link")]
     fn unlink(&self) {
-        self.chan().unlink();
+        self.agent.chan().any().unlink();
     }
 
     #[cfg(feature = "link")]
     fn take_over(&self) -> Option<Open<Value>> {
-        let Open { offers, requests } = self.chan().with_queue(|queue, _, _| queue.take_over())?;
-        let offers = offers.into_iter().map(|(ticket, value, reserved)| (ticket, Value::new(value), reserved));
+        let Open { offers, requests } = self.agent.chan().any().with_queue(|queue, _, _| queue.take_over())?;
+        let value = |value| Value(Message::Here(value, self.shape));
+        let offers = offers.into_iter().map(|(ticket, offered, reserved)| (ticket, value(offered), reserved));
         Some(Open { offers: offers.collect(), requests })
     }
 
     #[cfg(feature = "link")]
     fn word_sink(&self) -> Option<Arc<dyn WordSink>> {
-        Some(Arc::new(OfSender(self.chan().clone())))
+        Some(Arc::new(OfSender(self.agent.chan().clone())))
     }
 
     fn take_buffered(&self) -> Vec<Value> {
-        self.take_buffered().into_iter().map(Value::new).collect()
+        self.agent.take_buffered().into_iter().map(|value| Value(Message::Here(value, self.shape))).collect()
     }
 
     fn credit(&self, places: u32) {
-        self.credit(places);
+        self.agent.credit(places);
     }
 
     fn end_again(&self, retired: bool) {
-        self.end_again(retired);
+        self.agent.end_again(retired);
     }
 
     fn down(self: Box<Self>) {
-        (*self).down();
+        self.agent.down();
     }
 
     fn join(self: Box<Self>, inlet: AnyInlet, credits: u32) -> Result<Joining, (Box<dyn DynOutlet>, AnyInlet)> {
-        let shape = inlet.shape();
-        if !shape.is::<T>() {
+        if inlet.shape != self.shape {
             return Err((self, inlet));
         }
-        match inlet.agent.into_any().downcast::<Inlet<T>>() {
-            Ok(inlet) => {
-                self.credit(credits);
-                Ok(Box::pin(join_with(*self, *inlet)))
-            }
-            Err(_) => unreachable!("an inlet of {shape:?} is of its shape"),
-        }
+        self.agent.credit(credits);
+        Ok(Box::pin(join_raw(self.agent, inlet.agent)))
     }
 
-    with_values!();
+    outlet!();
 }
 
-fn any_event<T: Portable>(event: Event<T>) -> Event<Value> {
-    match event {
-        Event::Sent(value) => Event::Sent(Value::new(value)),
-        Event::FirmOffer(ticket, value) => Event::FirmOffer(ticket, Value::new(value)),
-        Event::ChoiceOffer(ticket, choice) => Event::ChoiceOffer(ticket, choice),
-        Event::AskedBack(ticket) => Event::AskedBack(ticket),
-        Event::Unlocked(ticket) => Event::Unlocked(ticket),
-        Event::Revoke(ticket) => Event::Revoke(ticket),
-        Event::Watched => Event::Watched,
-        Event::Retired => Event::Retired,
-        Event::Poisoned(reason) => Event::Poisoned(reason),
-        Event::Gone => Event::Gone,
-        Event::Lost => Event::Lost,
-    }
-}
-
-impl<T: Portable> DynOutlet for LoneOutlet<T> {
+impl DynOutlet for Shaped<RawLoneOutlet> {
     fn take_buffered(&self) -> Vec<Value> {
         Vec::new()
     }
@@ -927,7 +968,7 @@ impl<T: Portable> DynOutlet for LoneOutlet<T> {
         Err((self, inlet))
     }
 
-    with_values!();
+    outlet!();
 }
 
 /// The receiver of a reply's slot. The reply is in the slot before the other node learns of it, so no value
@@ -1032,226 +1073,5 @@ impl<T: Portable> DynOutlet for Slot<T> {
 
     fn poison(&self, reason: Reason) {
         self.slot.poison(reason);
-    }
-}
-
-trait DynInlet: Send {
-    fn shape(&self) -> Shape;
-    fn poll_gone(&self, cx: &Context<'_>) -> Poll<()>;
-    fn poll_stirs(&self, cx: &Context<'_>) -> Poll<()>;
-    fn own_node_leaves(&self);
-    fn unmatched(&self, missing: Option<Arc<dyn Missing>>);
-    fn channel(&self) -> ChannelId;
-    fn passes_on(&self, number: u64) -> PassedOn;
-    fn credits(&self) -> u32;
-    fn credits_anew(&self, promised: u32) -> u32;
-    #[cfg(feature = "link")]
-    fn link(&self, terms: Terms, link: Arc<dyn Link>) -> bool;
-    #[cfg(feature = "link")]
-    fn stands_by(&self, cx: &Context<'_>) -> bool;
-    #[cfg(feature = "link")]
-    fn unlink(&self);
-    #[cfg(feature = "link")]
-    fn take_returned(&self) -> Option<Vec<Returned>>;
-    #[cfg(feature = "link")]
-    fn word_sink(&self) -> Option<Arc<dyn WordSink>>;
-    fn lend_at_most(&self, places: u32);
-    fn restore(&self, value: Value);
-    fn push(&self, value: Value) -> Result<usize, Value>;
-    fn buffered(&self) -> usize;
-    fn ask_awaited(&self);
-    fn down(self: Box<Self>);
-    fn into_any(self: Box<Self>) -> Box<dyn Any + Send>;
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FromReceiver<Value>>;
-    fn offer(&self, number: u64, value: Value);
-    fn offer_unread(&self, number: u64);
-    fn is_demanded(&self) -> bool;
-    fn says_when_used(&self) -> bool;
-    fn grant_unread(&self, number: u64, request: u64) -> bool;
-    fn bring(&self, number: u64, value: Value) -> Result<(), Value>;
-    fn offer_choice(&self, number: u64, choice: u128);
-    fn grant(&self, number: u64, request: u64, value: Value) -> Result<(), Value>;
-    fn withdraw(&self, number: u64) -> Option<Option<Value>>;
-    fn revoke(&self, number: u64);
-    fn retire(&self);
-    fn poison(&self, reason: Reason);
-}
-
-impl<T: Portable> DynInlet for Inlet<T> {
-    fn shape(&self) -> Shape {
-        Shape::of::<T>()
-    }
-
-    fn poll_gone(&self, cx: &Context<'_>) -> Poll<()> {
-        self.poll_gone(cx)
-    }
-
-    fn poll_stirs(&self, cx: &Context<'_>) -> Poll<()> {
-        self.poll_stirs(cx)
-    }
-
-    fn own_node_leaves(&self) {
-        self.own_node_leaves();
-    }
-
-    fn unmatched(&self, missing: Option<Arc<dyn Missing>>) {
-        self.unmatched(missing);
-    }
-
-    fn channel(&self) -> ChannelId {
-        self.channel()
-    }
-
-    fn passes_on(&self, number: u64) -> PassedOn {
-        self.passes_on(number)
-    }
-
-    fn credits(&self) -> u32 {
-        self.credits()
-    }
-
-    fn credits_anew(&self, promised: u32) -> u32 {
-        self.credits_anew(promised)
-    }
-
-    #[cfg(feature = "link")]
-    fn link(&self, terms: Terms, link: Arc<dyn Link>) -> bool {
-        if self.is_lone() {
-            return false;
-        }
-        let remote = Remote::new(link, terms, message::write::<T>, message::read::<T>);
-        self.chan().with_queue(|queue, _, _| queue.link_inlet(remote))
-    }
-
-    #[cfg(feature = "link")]
-    fn stands_by(&self, cx: &Context<'_>) -> bool {
-        !self.is_lone() && self.chan().agent_stands_by(false, cx.waker())
-    }
-
-    #[cfg(feature = "link")]
-    fn unlink(&self) {
-        self.chan().unlink();
-    }
-
-    #[cfg(feature = "link")]
-    fn take_returned(&self) -> Option<Vec<Returned>> {
-        if self.is_lone() {
-            return Some(Vec::new());
-        }
-        let (mut returned, buffered) = self.chan().with_queue(|queue, _, _| queue.take_returned())?;
-        for mut reading in buffered {
-            // User code: no lock is held here.
-            reading.decode();
-            let value = match reading.into_value() {
-                Some(Err(why)) => {
-                    returned.push(Returned::Unreadable(why));
-                    None
-                }
-                value => value.and_then(Result::ok),
-            };
-            self.chan().with_queue(|queue, _, after| queue.bring_back(value, after));
-        }
-        Some(returned)
-    }
-
-    #[cfg(feature = "link")]
-    fn word_sink(&self) -> Option<Arc<dyn WordSink>> {
-        if self.is_lone() { None } else { Some(Arc::new(OfReceiver(self.chan().clone()))) }
-    }
-
-    fn restore(&self, value: Value) {
-        self.restore(value.into());
-    }
-
-    fn lend_at_most(&self, places: u32) {
-        self.lend_at_most(places);
-    }
-
-    fn push(&self, value: Value) -> Result<usize, Value> {
-        self.push(value.into()).map_err(Value::new)
-    }
-
-    fn down(self: Box<Self>) {
-        (*self).down();
-    }
-
-    fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
-        self
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FromReceiver<Value>> {
-        self.poll(cx).map(|event| match event {
-            FromReceiver::Taken(number) => FromReceiver::Taken(number),
-            FromReceiver::Held(number) => FromReceiver::Held(number),
-            FromReceiver::Released(number) => FromReceiver::Released(number),
-            FromReceiver::Failed(number, value, why) => FromReceiver::Failed(number, value.map(Value::new), why),
-            FromReceiver::Withdrawn(number, value) => FromReceiver::Withdrawn(number, value.map(Value::new)),
-            FromReceiver::Lost(number, value, id) => FromReceiver::Lost(number, value.map(Value::new), id),
-            FromReceiver::Reserve(number, request) => FromReceiver::Reserve(number, request),
-            FromReceiver::Abort(number, value) => FromReceiver::Abort(number, value.map(Value::new)),
-            FromReceiver::Credit(places) => FromReceiver::Credit(places),
-            FromReceiver::Used => FromReceiver::Used,
-            FromReceiver::Awaited => FromReceiver::Awaited,
-            FromReceiver::Retired => FromReceiver::Retired,
-            FromReceiver::Poisoned(reason) => FromReceiver::Poisoned(reason),
-            FromReceiver::Gone => FromReceiver::Gone,
-            FromReceiver::Down => FromReceiver::Down,
-        })
-    }
-
-    fn offer(&self, number: u64, value: Value) {
-        self.offer(number, value.into());
-    }
-
-    fn offer_unread(&self, number: u64) {
-        self.offer_unread(number);
-    }
-
-    fn buffered(&self) -> usize {
-        self.buffered()
-    }
-
-    fn ask_awaited(&self) {
-        self.ask_awaited();
-    }
-
-    fn is_demanded(&self) -> bool {
-        self.is_demanded()
-    }
-
-    fn says_when_used(&self) -> bool {
-        self.is_of_coming()
-    }
-
-    fn grant_unread(&self, number: u64, request: u64) -> bool {
-        self.grant_unread(number, request)
-    }
-
-    fn bring(&self, number: u64, value: Value) -> Result<(), Value> {
-        self.bring(number, value.into()).map_err(Value::new)
-    }
-
-    fn offer_choice(&self, number: u64, choice: u128) {
-        self.offer_choice(number, choice);
-    }
-
-    fn grant(&self, number: u64, request: u64, value: Value) -> Result<(), Value> {
-        self.grant(number, request, value.into()).map_err(Value::new)
-    }
-
-    fn withdraw(&self, number: u64) -> Option<Option<Value>> {
-        self.withdraw(number).map(|value| value.map(Value::new))
-    }
-
-    fn revoke(&self, number: u64) {
-        self.revoke(number);
-    }
-
-    fn retire(&self) {
-        self.retire();
-    }
-
-    fn poison(&self, reason: Reason) {
-        self.poison(reason);
     }
 }

@@ -85,7 +85,7 @@ impl<T: Portable, P: 'static> Mobile for Sender<T, P> {
                 }
                 return Agent::Inlet(Inlet::new(there).into());
             }
-            let lone = Lone::beside(&chan, keeps);
+            let lone = Lone::beside(chan.clone(), keeps);
             Agent::Inlet(Inlet::lone_of(chan, lone).into())
         }))
     }
@@ -159,7 +159,7 @@ impl<T: Portable, P: 'static> Mobile for Receiver<T, P> {
                 there.chan().poison_surely(reason);
                 return Agent::Outlet(Outlet::new(here).into());
             }
-            let lone = Lone::beside(&chan, keeps);
+            let lone = Lone::beside(chan.clone(), keeps);
             Agent::Outlet(LoneOutlet::of(chan, lone).into())
         }))
     }

@@ -12,11 +12,26 @@ use bytes::Bytes;
 use super::Portable;
 use super::codec::{Sink, Write, read_value};
 use super::scratch::{Scratch, catch, kept};
+use crate::channel::erased::Erased;
 use crate::channel::words::Terms;
 use crate::error::Why;
 
+/// Writes the message there.
+///
+/// # Safety
+/// It is a `T`.
+pub(crate) unsafe fn write_at<T: Portable>(
+    value: *const (),
+    terms: Terms,
+    bytes_max: u64,
+    _: &Waker,
+) -> Poll<Result<Bytes, Why>> {
+    // SAFETY: the caller's.
+    write(unsafe { &*value.cast::<T>() }, terms, bytes_max)
+}
+
 /// Writes a message.
-pub(crate) fn write<T: Portable>(value: &T, terms: Terms, bytes_max: u64, _: &Waker) -> Poll<Result<Bytes, Why>> {
+fn write<T: Portable>(value: &T, terms: Terms, bytes_max: u64) -> Poll<Result<Bytes, Why>> {
     let value_of_any: &dyn Any = value;
     let raw = value_of_any.downcast_ref::<Bytes>().cloned();
     let raw = raw.or_else(|| value_of_any.downcast_ref::<Vec<u8>>().map(|bytes| Bytes::copy_from_slice(bytes)));
@@ -39,8 +54,13 @@ fn check(bytes: u64, bytes_max: u64) -> Result<(), Why> {
     if bytes > bytes_max { Err(Why::TooLarge { bytes, bytes_max }) } else { Ok(()) }
 }
 
+/// Reads a message, without its type.
+pub(crate) fn read_erased<T: Portable>(bytes: &Bytes, terms: Terms, is_apart: bool) -> Result<Erased, Why> {
+    read::<T>(bytes, terms, is_apart).map(Erased::new)
+}
+
 /// Reads a message. `is_apart`: its bytes keep no large buffer alive for it.
-pub(crate) fn read<T: Portable>(bytes: &Bytes, terms: Terms, is_apart: bool) -> Result<T, Why> {
+fn read<T: Portable>(bytes: &Bytes, terms: Terms, is_apart: bool) -> Result<T, Why> {
     let mut slot = None;
     let value_of_any: &mut dyn Any = &mut slot;
     if let Some(slot) = value_of_any.downcast_mut::<Option<Bytes>>() {

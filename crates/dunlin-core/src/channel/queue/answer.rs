@@ -15,6 +15,7 @@ use super::events::{FromSender, Given, Heard};
 use super::offer::{Away, Ends, Offer, Standing, Unread};
 use super::value::Value;
 use crate::channel::after::After;
+use crate::channel::erased::Erased;
 use crate::choice::decision::{Reserve, Reserver};
 use crate::error::{MessageId, Why};
 use crate::handle::Handle;
@@ -24,9 +25,9 @@ use crate::wake::Wakes;
 /// about to.
 const OPEN_AT_MOST: usize = 4;
 
-impl<T> Queue<T> {
+impl Queue {
     /// Adds the agent of a handle of a shared receiver elsewhere.
-    pub(crate) fn add_demands(&mut self, handle: Handle, after: &mut After<T>) {
+    pub(crate) fn add_demands(&mut self, handle: Handle, after: &mut After) {
         #[cfg(feature = "link")]
         self.keep_agent(after);
         #[cfg(not(feature = "link"))]
@@ -44,7 +45,7 @@ impl<T> Queue<T> {
         self.demands.get_or_insert_default().insert(handle, demands);
     }
 
-    pub(super) fn demands_of(&mut self, handle: Handle) -> Option<&mut Demands<T>> {
+    pub(super) fn demands_of(&mut self, handle: Handle) -> Option<&mut Demands> {
         self.demands.as_mut()?.get_mut(handle)
     }
 
@@ -64,7 +65,7 @@ impl<T> Queue<T> {
         leaving: bool,
         ends: Ends,
         waker: &Waker,
-        after: &mut After<T>,
+        after: &mut After,
     ) -> Option<Demanded> {
         while let Some(event) = self.demands_of(handle)?.heard.events.pop_front() {
             let demands = self.demands_of(handle)?;
@@ -132,7 +133,7 @@ impl<T> Queue<T> {
         if let Some(reason) = &self.poison {
             return Some(Demanded::Poisoned(reason.clone()));
         }
-        let waits = |offer: &Offer<T>| offer.standing == Standing::Waiting;
+        let waits = |offer: &Offer| offer.standing == Standing::Waiting;
         let empty = self.buffer.is_empty() && (ends.no_receivers || !self.offers.iter().any(waits));
         if !ends.no_senders || !empty || self.awaits_values() {
             return None;
@@ -186,8 +187,8 @@ impl<T> Queue<T> {
         reads: bool,
         ends: Ends,
         reserver: impl Fn(u64) -> Arc<dyn Reserver>,
-        after: &mut After<T>,
-    ) -> Option<Given<T>> {
+        after: &mut After,
+    ) -> Option<Given<Erased>> {
         self.begin_use(&mut after.wakes);
         let demands = self.demands_of(handle)?;
         demands.reads = reads;
@@ -226,8 +227,8 @@ impl<T> Queue<T> {
         reads: bool,
         ends: Ends,
         reserver: impl Fn(u64) -> Arc<dyn Reserver>,
-        after: &mut After<T>,
-    ) -> Option<(Given<T>, Source)> {
+        after: &mut After,
+    ) -> Option<(Given<Erased>, Source)> {
         if self.poison.is_some() || !self.may_take(handle) {
             return None;
         }
@@ -296,7 +297,7 @@ impl<T> Queue<T> {
 
     /// Handles the receive of the value given under this number. `held`: by an extended receive that has not
     /// ended.
-    pub(crate) fn demand_met(&mut self, handle: Handle, number: u64, held: bool, after: &mut After<T>) {
+    pub(crate) fn demand_met(&mut self, handle: Handle, number: u64, held: bool, after: &mut After) {
         let Some(demands) = self.demands_of(handle) else { return };
         let Some(source) = demands.given.get(&number).copied() else { return };
         if !held {
@@ -317,10 +318,10 @@ impl<T> Queue<T> {
         &mut self,
         handle: Handle,
         number: u64,
-        value: Option<Given<T>>,
+        value: Option<Given<Erased>>,
         closed: bool,
         why: Option<Why>,
-        after: &mut After<T>,
+        after: &mut After,
     ) {
         let Some(demands) = self.demands_of(handle) else {
             return after.dropped.extend(value.and_then(Given::read));
@@ -358,9 +359,9 @@ impl<T> Queue<T> {
         &mut self,
         handle: Handle,
         number: u64,
-        value: Given<T>,
+        value: Given<Erased>,
         id: MessageId,
-        after: &mut After<T>,
+        after: &mut After,
     ) {
         let source = self.demands_of(handle).and_then(|demands| demands.given.remove(&number));
         match source {
@@ -375,7 +376,7 @@ impl<T> Queue<T> {
     }
 
     /// Removes the agent. The values that it had not handed over count as received and dropped.
-    pub(crate) fn remove_demands(&mut self, handle: Handle, after: &mut After<T>) {
+    pub(crate) fn remove_demands(&mut self, handle: Handle, after: &mut After) {
         self.change_wants(handle, VecDeque::clear);
         let Some(demands) = self.demands.as_mut().and_then(|all| all.remove(handle)) else { return };
         self.unwatch(handle, after);
@@ -390,7 +391,7 @@ impl<T> Queue<T> {
     }
 
     /// Sends this event of the sender, or of its choice, to the agent that has the offer's value.
-    pub(super) fn tell_taker(&mut self, demanded_by: Option<Handle>, event: FromSender<T>, after: &mut After<T>) {
+    pub(super) fn tell_taker(&mut self, demanded_by: Option<Handle>, event: FromSender, after: &mut After) {
         let heard = match demanded_by {
             None => self.outlet.as_mut(),
             Some(handle) => self.demands_of(handle).map(|demands| &mut demands.heard),
@@ -401,7 +402,7 @@ impl<T> Queue<T> {
     }
 
     /// Sends an event of an offer's choice to the agent that has, or requested, the offer.
-    pub(crate) fn tell_demands(&mut self, handle: Handle, event: FromSender<T>, after: &mut After<T>) {
+    pub(crate) fn tell_demands(&mut self, handle: Handle, event: FromSender, after: &mut After) {
         self.tell_taker(Some(handle), event, after);
     }
 

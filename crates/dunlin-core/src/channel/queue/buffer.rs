@@ -1,17 +1,21 @@
 //! The buffered values of a channel, and the places of those that handles elsewhere have.
 
+#[cfg(feature = "link")]
 use std::collections::VecDeque;
 
 #[cfg(feature = "link")]
 use bytes::Bytes;
+
+use super::value::Source;
+use crate::channel::erased::{AnySlot, Erased, Ring};
 
 /// A buffer to which a value [taken on trial](Buffer::pop_on_trial) can return: to its old place, whatever
 /// has returned or was taken meanwhile.
 ///
 /// A value gets the number of its place when it is first taken on trial. So only returned values have
 /// numbers, and they precede all others, since all are taken from the front.
-pub(super) struct Buffer<T> {
-    values: VecDeque<T>,
+pub(super) struct Buffer {
+    values: Ring,
     /// Boxed, because most buffers never need it.
     rare: Option<Box<Rare>>,
 }
@@ -43,9 +47,9 @@ pub(super) struct Encoded {
     pub(super) read: Option<u64>,
 }
 
-impl<T> Buffer<T> {
+impl Buffer {
     pub(super) const fn new() -> Self {
-        Self { values: VecDeque::new(), rare: None }
+        Self { values: Ring::new(), rare: None }
     }
 
     #[cfg(feature = "link")]
@@ -66,7 +70,7 @@ impl<T> Buffer<T> {
         self.values.is_empty() && (self.rare.is_none() || self.len() == 0)
     }
 
-    pub(super) fn push_back(&mut self, value: T) {
+    pub(super) fn push_back(&mut self, value: Erased) {
         #[cfg(feature = "link")]
         if let Some(order) = self.order() {
             order.push_back(Buffered::Here);
@@ -74,12 +78,29 @@ impl<T> Buffer<T> {
         self.values.push_back(value);
     }
 
+    /// Takes the value of a send, if there is one.
+    pub(super) fn push_from(&mut self, source: &mut Source<'_>) {
+        let is_pushed = match source {
+            Source::Slot(slot) => self.values.push_from(*slot),
+            source => match source.take() {
+                Some(value) => return self.push_back(value),
+                None => false,
+            },
+        };
+        #[cfg(feature = "link")]
+        if is_pushed && let Some(order) = self.order() {
+            order.push_back(Buffered::Here);
+        }
+        #[cfg(not(feature = "link"))]
+        let _ = is_pushed;
+    }
+
     /// Adds a value that came over a link.
     #[cfg(feature = "link")]
     pub(super) fn push_encoded(&mut self, bytes: Bytes) {
         let values = &self.values;
         let order = &mut self.rare.get_or_insert_default().order;
-        let order = order.get_or_insert_with(|| values.iter().map(|_| Buffered::Here).collect());
+        let order = order.get_or_insert_with(|| (0..values.len()).map(|_| Buffered::Here).collect());
         order.push_back(Buffered::Encoded(Encoded { bytes, read: None }));
     }
 
@@ -104,24 +125,34 @@ impl<T> Buffer<T> {
     }
 
     /// Takes the first value out. `None`: the buffer is empty, or the value was encoded.
-    pub(super) fn pop_front(&mut self) -> Option<T> {
+    pub(super) fn pop_front(&mut self) -> Option<Erased> {
+        if self.first_leaves() { self.values.pop_front() } else { None }
+    }
+
+    /// Moves the first value to a receive's slot. `false`: the buffer is empty, or the value was encoded.
+    pub(super) fn pop_into(&mut self, slot: &mut dyn AnySlot) -> bool {
+        // SAFETY: the buffer and the slot are of one channel.
+        self.first_leaves() && unsafe { self.values.pop_into(slot) }
+    }
+
+    /// Notes that the first value leaves. `true`: it is one of `values`.
+    #[inline]
+    fn first_leaves(&mut self) -> bool {
+        let Some(rare) = &mut self.rare else { return !self.values.is_empty() };
         #[cfg(feature = "link")]
-        if let Some(order) = self.order()
-            && matches!(order.pop_front()?, Buffered::Encoded(_))
+        if let Some(order) = &mut rare.order
+            && !matches!(order.pop_front(), Some(Buffered::Here))
         {
-            return None;
+            return false;
         }
-        let value = self.values.pop_front()?;
-        if let Some(rare) = &mut self.rare
-            && !rare.places.is_empty()
-        {
+        if !rare.places.is_empty() {
             rare.places.remove(0);
         }
-        Some(value)
+        !self.values.is_empty()
     }
 
     /// The same for the last value.
-    pub(super) fn pop_back(&mut self) -> Option<T> {
+    pub(super) fn pop_back(&mut self) -> Option<Erased> {
         #[cfg(feature = "link")]
         if let Some(order) = self.order()
             && matches!(order.pop_back()?, Buffered::Encoded(_))
@@ -136,7 +167,7 @@ impl<T> Buffer<T> {
     }
 
     /// Takes the first value out, which may [return](Self::put_back) to the place returned with it.
-    pub(super) fn pop_on_trial(&mut self) -> Option<(T, u64)> {
+    pub(super) fn pop_on_trial(&mut self) -> Option<(Erased, u64)> {
         #[cfg(feature = "link")]
         debug_assert!(self.order().is_none(), "handles elsewhere of an end that has a link");
         let value = self.values.pop_front()?;
@@ -149,7 +180,7 @@ impl<T> Buffer<T> {
         Some((value, place))
     }
 
-    pub(super) fn put_back(&mut self, value: T, place: u64) {
+    pub(super) fn put_back(&mut self, value: Erased, place: u64) {
         let places = &mut self.rare.get_or_insert_default().places;
         let at = places.partition_point(|other| *other < place);
         places.insert(at, place);
@@ -157,13 +188,13 @@ impl<T> Buffer<T> {
     }
 
     /// Takes all values out, in order; encoded ones are dropped.
-    pub(super) fn take(&mut self) -> VecDeque<T> {
+    pub(super) fn take(&mut self) -> Ring {
         if let Some(rare) = &mut self.rare {
             rare.places.clear();
             #[cfg(feature = "link")]
             drop(rare.order.take());
         }
-        std::mem::take(&mut self.values)
+        std::mem::replace(&mut self.values, Ring::new())
     }
 
     /// # Panics

@@ -8,7 +8,7 @@ use crate::handle::Handle;
 /// With more offers, or buffered values, a check at the end of each pass would make tests of crowds slow.
 const CHECKED_MAX: usize = 64;
 
-impl<T> Queue<T> {
+impl Queue {
     /// Checks for states that only a fault in this library can cause. Builds with debug assertions check at
     /// the end of each pass.
     ///
@@ -40,7 +40,7 @@ impl<T> Queue<T> {
         self.check_link();
     }
 
-    fn check_offer(&self, offer: &Offer<T>) {
+    fn check_offer(&self, offer: &Offer) {
         let ticket = offer.ticket;
         assert!(self.has_turn || !offer.has_turn, "offer {ticket} waits for receivers, and its queue does not know");
         match &offer.standing {
@@ -99,20 +99,21 @@ impl<T> Queue<T> {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use crate::channel::erased::Erased;
     use crate::channel::rendezvous;
 
     /// A queue with two offers.
-    fn queue() -> Queue<u8> {
+    fn queue() -> Queue {
         let mut queue = Queue::new(&rendezvous());
-        queue.adopt_offer(Some(1), None, false);
-        queue.adopt_offer(Some(2), None, false);
+        queue.adopt_offer(Some(Erased::new(1_u8)), None, false);
+        queue.adopt_offer(Some(Erased::new(2_u8)), None, false);
         queue.offers[1].ticket = queue.next_ticket;
         queue.next_ticket += 1;
         queue
     }
 
     /// The text of the check's panic after `change`.
-    fn fault(change: impl FnOnce(&mut Queue<u8>)) -> String {
+    fn fault(change: impl FnOnce(&mut Queue)) -> String {
         let mut queue = queue();
         queue.check();
         change(&mut queue);

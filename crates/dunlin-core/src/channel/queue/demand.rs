@@ -16,8 +16,8 @@ pub(super) enum Source {
 }
 
 /// The open demands at the agent of one handle.
-pub(crate) struct Demands<T> {
-    pub(crate) heard: Heard<FromSender<T>>,
+pub(crate) struct Demands {
+    pub(crate) heard: Heard<FromSender>,
     /// The next number to offer to the half elsewhere.
     pub(super) next: u64,
     /// How many numbers the half elsewhere can reserve.
@@ -34,17 +34,11 @@ pub(crate) struct Demands<T> {
     pub(super) over: bool,
 }
 
-/// The demands of all such agents, by handle. A sorted list: a tree is compiled for each type of message, as
-/// much again as a tenth of the queue.
-pub(crate) struct AllDemands<T>(Vec<(Handle, Box<Demands<T>>)>);
+/// The demands of all such agents, sorted by handle.
+#[derive(Default)]
+pub(crate) struct AllDemands(Vec<(Handle, Box<Demands>)>);
 
-impl<T> Default for AllDemands<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<T> AllDemands<T> {
+impl AllDemands {
     fn place(&self, handle: Handle) -> Result<usize, usize> {
         self.0.binary_search_by_key(&handle, |(handle, _)| *handle)
     }
@@ -53,17 +47,17 @@ impl<T> AllDemands<T> {
         self.0.is_empty()
     }
 
-    pub(super) fn get(&self, handle: Handle) -> Option<&Demands<T>> {
+    pub(super) fn get(&self, handle: Handle) -> Option<&Demands> {
         let at = self.place(handle).ok()?;
         Some(&self.0[at].1)
     }
 
-    pub(super) fn get_mut(&mut self, handle: Handle) -> Option<&mut Demands<T>> {
+    pub(super) fn get_mut(&mut self, handle: Handle) -> Option<&mut Demands> {
         let at = self.place(handle).ok()?;
         Some(&mut self.0[at].1)
     }
 
-    pub(super) fn insert(&mut self, handle: Handle, demands: Demands<T>) {
+    pub(super) fn insert(&mut self, handle: Handle, demands: Demands) {
         let demands = Box::new(demands);
         match self.place(handle) {
             Ok(at) => self.0[at].1 = demands,
@@ -71,17 +65,17 @@ impl<T> AllDemands<T> {
         }
     }
 
-    pub(super) fn remove(&mut self, handle: Handle) -> Option<Box<Demands<T>>> {
+    pub(super) fn remove(&mut self, handle: Handle) -> Option<Box<Demands>> {
         let at = self.place(handle).ok()?;
         Some(self.0.remove(at).1)
     }
 
     #[cfg(debug_assertions)]
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Demands<T>> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Demands> {
         self.0.iter().map(|(_, demands)| &**demands)
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Demands<T>> {
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Demands> {
         self.0.iter_mut().map(|(_, demands)| &mut **demands)
     }
 }
@@ -99,7 +93,7 @@ pub(crate) enum Demanded {
     Lost,
 }
 
-impl<T> Demands<T> {
+impl Demands {
     pub(super) fn number_of(&self, ticket: u64) -> Option<u64> {
         let given = self.given.iter().find(|(_, source)| matches!(source, Source::Offer(other) if *other == ticket));
         given.map(|(number, _)| *number)

@@ -6,32 +6,36 @@ use std::task::{Poll, Waker};
 use bytes::Bytes;
 
 use super::value::Source;
+use crate::channel::erased::Erased;
 use crate::channel::words::{Link, ReadPlaces, Terms};
 use crate::choice::decision::{Branching, Reserver};
 use crate::error::Why;
 
-/// Encodes a value into at most this many bytes. Pending: an end in it has an unsettled operation, and the
-/// waker is woken once that is settled.
-pub(crate) type Encode<T> = fn(&T, Terms, u64, &Waker) -> Poll<Result<Bytes, Why>>;
+/// Encodes the value at this place into at most this many bytes. Pending: an end in it has an unsettled
+/// operation, and the waker is woken once that is settled.
+///
+/// # Safety
+/// A value of the channel's type is there.
+pub(crate) type Encode = unsafe fn(*const (), Terms, u64, &Waker) -> Poll<Result<Bytes, Why>>;
 
 /// Decodes a value. The flag: the value may keep the bytes, which keep no large buffer alive for it.
-pub(crate) type Decode<T> = fn(&Bytes, Terms, bool) -> Result<T, Why>;
+pub(crate) type Decode = fn(&Bytes, Terms, bool) -> Result<Erased, Why>;
 
 /// The data of a channel's half for the link that joins it to the other half.
-pub(crate) struct Remote<T> {
+pub(crate) struct Remote {
     pub(super) link: Arc<dyn Link>,
     pub(super) terms: Terms,
-    pub(super) encode: Encode<T>,
-    pub(super) decode: Decode<T>,
+    pub(super) encode: Encode,
+    pub(super) decode: Decode,
     /// The only offer, if it takes the place of one in the queue.
     pub(crate) slot: Slot,
     /// The bytes of the offer that is being made.
     pub(super) encoded: Option<Bytes>,
     /// The value that a receive has decoded, while it looks again.
-    pub(super) decoded: Option<Reading<T>>,
+    pub(super) decoded: Option<Reading>,
     /// Values that were taken and whose sends are no longer polled. The end's next operation, or its drop,
     /// drops them.
-    pub(super) spent: Vec<T>,
+    pub(super) spent: Vec<Erased>,
     /// How many values have been decoded: each read has its own number.
     pub(super) reads: u64,
     /// The home has announced how it takes values; until then nothing is offered.
@@ -42,8 +46,8 @@ pub(crate) struct Remote<T> {
     pub(crate) has_places: bool,
 }
 
-impl<T> Remote<T> {
-    pub(crate) fn new(link: Arc<dyn Link>, terms: Terms, encode: Encode<T>, decode: Decode<T>) -> Self {
+impl Remote {
+    pub(crate) fn new(link: Arc<dyn Link>, terms: Terms, encode: Encode, decode: Decode) -> Self {
         Self {
             link,
             terms,
@@ -72,7 +76,7 @@ impl<T> Remote<T> {
 
     /// The state of bytes that the read with number `mark`, if any, decodes. `Err`: a new read with this
     /// number must decode them.
-    pub(super) fn stand(&mut self, mark: Option<u64>, own: Branching<'_>) -> Result<Stand<T>, u64> {
+    pub(super) fn stand(&mut self, mark: Option<u64>, own: Branching<'_>) -> Result<Stand, u64> {
         if let Some(decoded) = self.decoded.as_mut().filter(|decoded| mark == Some(decoded.number)) {
             match decoded.value.take() {
                 Some(Err(why)) => return Ok(Stand::Unreadable(why)),
@@ -93,7 +97,7 @@ impl<T> Remote<T> {
         Err(number)
     }
 
-    pub(super) fn reading(&self, ticket: u64, number: u64, bytes: Bytes) -> Reading<T> {
+    pub(super) fn reading(&self, ticket: u64, number: u64, bytes: Bytes) -> Reading {
         Reading {
             ticket,
             number,
@@ -108,7 +112,7 @@ impl<T> Remote<T> {
     }
 
     /// The same for an offer.
-    pub(super) fn reading_of_offer(&self, ticket: u64, number: u64, bytes: Bytes) -> Reading<T> {
+    pub(super) fn reading_of_offer(&self, ticket: u64, number: u64, bytes: Bytes) -> Reading {
         let has_places = self.has_places && bytes.first().is_some_and(|count| *count > 0);
         let mut reading = self.reading(ticket, number, bytes);
         reading.request = has_places.then(|| self.link.clone());
@@ -117,7 +121,7 @@ impl<T> Remote<T> {
 
     /// Takes the value, if the read with this number has decoded it. `far`: it is of this offer of the
     /// sending half.
-    pub(super) fn take_decoded(&mut self, mark: Option<u64>, far: Option<u64>) -> Option<T> {
+    pub(super) fn take_decoded(&mut self, mark: Option<u64>, far: Option<u64>) -> Option<Erased> {
         let decoded = self.decoded.as_mut().filter(|decoded| mark == Some(decoded.number))?;
         far.into_iter().for_each(|far| decoded.is_taken(far));
         decoded.value.take().and_then(Result::ok)
@@ -147,8 +151,8 @@ pub(crate) enum Slot {
 }
 
 /// What encodes a send through the slot.
-pub(crate) struct ForSlot<T> {
-    pub(crate) encode: Encode<T>,
+pub(crate) struct ForSlot {
+    pub(crate) encode: Encode,
     pub(crate) terms: Terms,
     /// Values have had places for replies in them: they are encoded by this link.
     pub(crate) link: Option<Arc<dyn Link>>,
@@ -156,13 +160,13 @@ pub(crate) struct ForSlot<T> {
 
 /// A link's data of one offer, if any. Boxed, because most offers belong to channels without a link, and are
 /// moved often.
-pub(super) struct Linked<T>(Option<Box<OfLink<T>>>);
+pub(super) struct Linked(Option<Box<OfLink>>);
 
-pub(super) struct OfLink<T> {
+pub(super) struct OfLink {
     /// The bytes of the value.
     pub(super) encoded: Option<Bytes>,
     /// The value from a pool, while its offer is reserved or has been sent.
-    pub(super) value: Option<T>,
+    pub(super) value: Option<Erased>,
     /// A request that waits until the owner of the offer has encoded the value, or its choice is open again.
     pub(super) request: Option<Request>,
     /// At the home: the number of the read that decodes the value.
@@ -177,10 +181,10 @@ pub(super) enum Request {
     Place,
 }
 
-impl<T> Linked<T> {
+impl Linked {
     pub(super) const NOTHING: Self = Self(None);
 
-    pub(super) fn make(&mut self) -> &mut OfLink<T> {
+    pub(super) fn make(&mut self) -> &mut OfLink {
         self.0.get_or_insert_with(|| Box::new(OfLink { encoded: None, value: None, request: None, read: None }))
     }
 
@@ -211,7 +215,7 @@ impl<T> Linked<T> {
         self.0.as_mut()?.encoded.take()
     }
 
-    pub(super) fn take_value(&mut self) -> Option<T> {
+    pub(super) fn take_value(&mut self) -> Option<Erased> {
         self.0.as_mut()?.value.take()
     }
 
@@ -225,30 +229,30 @@ impl<T> Linked<T> {
 }
 
 /// A value to encode, or one already encoded.
-pub(crate) struct Encoding<T> {
-    pub(super) from: From<T>,
-    pub(super) encode: Encode<T>,
+pub(crate) struct Encoding {
+    pub(super) from: From,
+    pub(super) encode: Encode,
     pub(super) terms: Terms,
     pub(super) bytes_max: u64,
     pub(super) bytes: Option<Result<Bytes, Why>>,
 }
 
 /// Where the value to encode is.
-pub(super) enum From<T> {
+pub(super) enum From {
     /// Where its send keeps it.
     Source,
     /// Here, taken out of the offer with this ticket.
-    Offer(u64, T),
+    Offer(u64, Erased),
 }
 
-impl<T> Encoding<T> {
+impl Encoding {
     /// Whether the value is where its send keeps it, and not out of an offer.
     pub(crate) fn is_of_source(&self) -> bool {
         matches!(self.from, From::Source)
     }
 
     /// A value that has been encoded.
-    pub(crate) fn done(encode: Encode<T>, terms: Terms, bytes: Bytes) -> Self {
+    pub(crate) fn done(encode: Encode, terms: Terms, bytes: Bytes) -> Self {
         Self { from: From::Source, encode, terms, bytes_max: terms.value_max, bytes: Some(Ok(bytes)) }
     }
 
@@ -258,13 +262,17 @@ impl<T> Encoding<T> {
 
     /// `false`: an end in the value has an unsettled operation. The waker is woken when it is time to encode
     /// again.
-    pub(crate) fn encode(&mut self, source: &Source<'_, T>, waker: &Waker) -> bool {
+    pub(crate) fn encode(&mut self, source: &Source<'_>, waker: &Waker) -> bool {
         let value = match (&self.from, source) {
-            (From::Offer(_, value), _) => value,
-            (From::Source, Source::Slot(Some(value))) => value,
-            (From::Source, _) => return true,
+            (From::Offer(_, value), _) => Some(value.at()),
+            (From::Source, Source::Slot(slot)) => slot.at(),
+            (From::Source, Source::Far(value)) => value.as_ref().map(Erased::at),
+            (From::Source, Source::Pool(_)) => None,
         };
-        let Poll::Ready(bytes) = (self.encode)(value, self.terms, self.bytes_max, waker) else { return false };
+        let Some(value) = value else { return true };
+        // SAFETY: an offer and a slot of the channel have a value of its type.
+        let encoded = unsafe { (self.encode)(value, self.terms, self.bytes_max, waker) };
+        let Poll::Ready(bytes) = encoded else { return false };
         self.bytes = Some(bytes);
         true
     }
@@ -275,21 +283,21 @@ pub(super) const BUFFERED: u64 = 0;
 
 /// A value that a receive decodes, or has decoded, from the offer with this ticket or from the
 /// [buffer](BUFFERED).
-pub(crate) struct Reading<T> {
+pub(crate) struct Reading {
     pub(super) ticket: u64,
     pub(super) number: u64,
     pub(super) bytes: Bytes,
     /// They keep no large buffer alive for it.
     pub(super) is_apart: bool,
-    pub(super) decode: Decode<T>,
+    pub(super) decode: Decode,
     pub(super) terms: Terms,
     /// It has places for replies in it, which this link accepts.
     request: Option<Arc<dyn Link>>,
     places: Option<ReadPlaces>,
-    pub(super) value: Option<Result<T, Why>>,
+    pub(super) value: Option<Result<Erased, Why>>,
 }
 
-impl<T> Reading<T> {
+impl Reading {
     /// Decodes the value, unless it has been decoded.
     pub(crate) fn decode(&mut self) {
         if self.value.is_some() {
@@ -302,7 +310,7 @@ impl<T> Reading<T> {
     }
 
     #[inline(never)]
-    fn decode_request(&mut self) -> Result<T, Why> {
+    fn decode_request(&mut self) -> Result<Erased, Why> {
         let mut value = Err(Why::Unsendable("the message is empty".into()));
         let mut read = |bytes: &Bytes| {
             value = (self.decode)(bytes, self.terms, self.is_apart);
@@ -325,7 +333,7 @@ impl<T> Reading<T> {
     }
 
     /// The value, decoded.
-    pub(crate) fn into_value(self) -> Option<Result<T, Why>> {
+    pub(crate) fn into_value(self) -> Option<Result<Erased, Why>> {
         self.value
     }
 
@@ -335,11 +343,11 @@ impl<T> Reading<T> {
 }
 
 /// The state of the value that a receive would take.
-pub(super) enum Stand<T> {
+pub(super) enum Stand {
     /// It is available, or has just been decoded.
     Here,
     /// It must be decoded first.
-    ToDecode(Box<Reading<T>>),
+    ToDecode(Box<Reading>),
     /// Another receive decodes it.
     ByOther,
     /// It cannot be decoded.

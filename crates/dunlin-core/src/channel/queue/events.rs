@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 
+use crate::channel::erased::Erased;
 #[cfg(feature = "link")]
 use crate::channel::words::{Ended, Link, Word};
 use crate::error::{MessageId, Reason, Why};
@@ -65,9 +66,9 @@ impl<E: OverLink> Heard<E> {
 }
 
 /// An event from the sender to the agent at the sending half. Tickets name offers.
-pub(crate) enum FromSender<T> {
+pub(crate) enum FromSender {
     /// The value was sent on a credit.
-    Sent(T),
+    Sent(Erased),
     Offered(u64),
     AskedBack(u64),
     /// A reservation that had to wait may be tried again.
@@ -81,8 +82,8 @@ pub(crate) enum FromSender<T> {
     Lost,
 }
 
-impl<T> FromSender<T> {
-    pub(super) fn into_value(self) -> Option<T> {
+impl FromSender {
+    pub(super) fn into_value(self) -> Option<Erased> {
         if let Self::Sent(value) = self { Some(value) } else { None }
     }
 }
@@ -131,6 +132,27 @@ pub enum FromReceiver<T> {
 }
 
 impl<T> FromReceiver<T> {
+    /// The same event with another value.
+    pub(crate) fn map<U>(self, f: impl FnOnce(T) -> U) -> FromReceiver<U> {
+        match self {
+            Self::Taken(number) => FromReceiver::Taken(number),
+            Self::Held(number) => FromReceiver::Held(number),
+            Self::Released(number) => FromReceiver::Released(number),
+            Self::Failed(number, value, why) => FromReceiver::Failed(number, value.map(f), why),
+            Self::Withdrawn(number, value) => FromReceiver::Withdrawn(number, value.map(f)),
+            Self::Lost(number, value, id) => FromReceiver::Lost(number, value.map(f), id),
+            Self::Reserve(number, request) => FromReceiver::Reserve(number, request),
+            Self::Abort(number, value) => FromReceiver::Abort(number, value.map(f)),
+            Self::Credit(places) => FromReceiver::Credit(places),
+            Self::Used => FromReceiver::Used,
+            Self::Awaited => FromReceiver::Awaited,
+            Self::Retired => FromReceiver::Retired,
+            Self::Poisoned(reason) => FromReceiver::Poisoned(reason),
+            Self::Gone => FromReceiver::Gone,
+            Self::Down => FromReceiver::Down,
+        }
+    }
+
     pub(super) fn into_value(self) -> Option<T> {
         match self {
             Self::Failed(_, value, _) | Self::Withdrawn(_, value) | Self::Lost(_, value, _) | Self::Abort(_, value) => {
@@ -142,9 +164,9 @@ impl<T> FromReceiver<T> {
 }
 
 /// What the agent of a receiver elsewhere finds under a ticket.
-pub(crate) enum Collected<T> {
+pub(crate) enum Collected {
     /// A firm offer; the agent now owns its value.
-    Firm(T),
+    Firm(Erased),
     /// An offer of the choice with this number.
     Choice(u128),
     Gone,
@@ -169,6 +191,15 @@ impl<T> From<T> for Given<T> {
 }
 
 impl<T> Given<T> {
+    /// The same with another value.
+    pub(crate) fn map<U>(self, f: impl FnOnce(T) -> U) -> Given<U> {
+        match self {
+            Self::Value(value) => Given::Value(f(value)),
+            Self::Unread => Given::Unread,
+            Self::Unreadable => Given::Unreadable,
+        }
+    }
+
     /// The value, if it is here.
     pub fn read(self) -> Option<T> {
         match self {
@@ -179,11 +210,11 @@ impl<T> Given<T> {
 }
 
 /// How a buffered value goes to the receiver elsewhere.
-pub(crate) enum Carried<T> {
+pub(crate) enum Carried {
     /// On a credit.
-    Sent(T),
+    Sent(Erased),
     /// As an offer, with a ticket that no other offer has.
-    Offered(u64, T),
+    Offered(u64, Erased),
     /// The value waits for a credit, and all others wait behind it.
     Waits,
     /// No value is left.
@@ -199,6 +230,17 @@ pub enum Reserved<T> {
     Later,
     /// The choice has been decided otherwise, or dropped.
     Gone,
+}
+
+impl<T> Reserved<T> {
+    /// The same with another value.
+    pub(crate) fn map<U>(self, f: impl FnOnce(T) -> U) -> Reserved<U> {
+        match self {
+            Self::Granted(value) => Reserved::Granted(f(value)),
+            Self::Later => Reserved::Later,
+            Self::Gone => Reserved::Gone,
+        }
+    }
 }
 
 impl<T> Reserved<Given<T>> {
@@ -230,7 +272,7 @@ pub(crate) trait OverLink: Sized {
 }
 
 #[cfg(feature = "link")]
-impl<T> OverLink for FromSender<T> {
+impl OverLink for FromSender {
     fn said(self) -> Said<Self> {
         match self {
             Self::AskedBack(ticket) => Said::Word(Word::Withdraw { ticket }),

@@ -18,13 +18,14 @@ use super::offer::{Ask, Away, Ends, FromFar, Kept, Known, Offer, Offered, Owner,
 use super::value::{Source, Value};
 use crate::channel::after::After;
 use crate::channel::elsewhere::Names;
+use crate::channel::erased::{Erased, Ring};
 use crate::channel::policy::{Admit, ON_THE_WAY_MAX, Window};
 use crate::choice::decision::{Branching, Reserve, Reserver};
 use crate::error::{Failed, MessageId, Why};
 use crate::handle::Handle;
 use crate::wake::Wakes;
 
-impl<T> Queue<T> {
+impl Queue {
     pub(super) fn has_ended(&self) -> bool {
         self.sealed || self.poison.is_some()
     }
@@ -62,7 +63,7 @@ impl<T> Queue<T> {
 
     fn tell_sender_gone(&mut self, wakes: &mut Wakes) {
         let ended = self.has_ended();
-        let open = |offer: &Offer<T>| match offer.standing {
+        let open = |offer: &Offer| match offer.standing {
             Standing::Waiting => !ended,
             Standing::Away(_) => true,
             // Received, or never to be received.
@@ -79,7 +80,7 @@ impl<T> Queue<T> {
     }
 
     /// Adds places at the receiver elsewhere for sends from here: waiting values go out on them.
-    pub(crate) fn credit(&mut self, places: u32, after: &mut After<T>) {
+    pub(crate) fn credit(&mut self, places: u32, after: &mut After) {
         if places == 0 {
             return;
         }
@@ -102,10 +103,10 @@ impl<T> Queue<T> {
     /// How the first of `buffered`, which the outlet took out of the buffer here, travels.
     pub(crate) fn carry(
         &mut self,
-        buffered: &mut VecDeque<(u64, T)>,
+        buffered: &mut VecDeque<(u64, Erased)>,
         waker: &Waker,
-        after: &mut After<T>,
-    ) -> Carried<T> {
+        after: &mut After,
+    ) -> Carried {
         if self.poison.is_some() {
             self.carried = 0;
             after.dropped.extend(buffered.drain(..).map(|(_, value)| value));
@@ -217,7 +218,7 @@ impl<T> Queue<T> {
     }
 
     /// The next event for the agent of the sender elsewhere.
-    pub(crate) fn next_for_inlet(&mut self, of: Handle) -> Option<FromReceiver<T>> {
+    pub(crate) fn next_for_inlet(&mut self, of: Handle) -> Option<FromReceiver<Erased>> {
         if let Some(event) = self.inlet_of(of)?.events.pop_front() {
             return Some(event);
         }
@@ -258,7 +259,7 @@ impl<T> Queue<T> {
     }
 
     /// Takes back all promises: the sender elsewhere will not use them.
-    pub(crate) fn end_lending(&mut self, after: &mut After<T>) {
+    pub(crate) fn end_lending(&mut self, after: &mut After) {
         self.lending.stop();
         self.lending.comes = false;
         self.lending.granted = 0;
@@ -267,7 +268,7 @@ impl<T> Queue<T> {
 
     /// Puts a value that was sent on a credit into its place. Returns how many values are then buffered. An
     /// error: no place was promised for it.
-    pub(crate) fn push_from_far(&mut self, value: T, after: &mut After<T>) -> Result<usize, T> {
+    pub(crate) fn push_from_far(&mut self, value: Erased, after: &mut After) -> Result<usize, Erased> {
         match self.use_promised() {
             None => return Err(value),
             Some(false) => {
@@ -292,7 +293,7 @@ impl<T> Queue<T> {
     }
 
     /// Continues after a value has entered the buffer.
-    pub(super) fn has_come(&mut self, after: &mut After<T>) {
+    pub(super) fn has_come(&mut self, after: &mut After) {
         self.wake_watchers(&mut after.wakes);
         self.lend_up_to(u32::MAX, &mut after.wakes);
         if self.sealed && !self.awaits_values() {
@@ -307,7 +308,7 @@ impl<T> Queue<T> {
     }
 
     /// Restores a value from the buffer of this channel's previous home.
-    pub(crate) fn restore(&mut self, value: T, after: &mut After<T>) {
+    pub(crate) fn restore(&mut self, value: Erased, after: &mut After) {
         if self.poison.is_some() || self.lending.receiver_gone {
             return after.dropped.push(value);
         }
@@ -317,7 +318,7 @@ impl<T> Queue<T> {
 
     /// Returns a buffered value that the agent had. `None`: it could not be decoded.
     #[cfg(feature = "link")]
-    pub(crate) fn bring_back(&mut self, value: Option<T>, after: &mut After<T>) {
+    pub(crate) fn bring_back(&mut self, value: Option<Erased>, after: &mut After) {
         self.lending.returning -= 1;
         let is_wanted = self.poison.is_none() && !self.lending.receiver_gone;
         match value {
@@ -329,7 +330,7 @@ impl<T> Queue<T> {
 
     /// Puts an agent into the receiver's place. The buffered values become the agent's. It does not block the
     /// senders here, so this half has no buffer any more.
-    pub(crate) fn replace_receiver(&mut self, after: &mut After<T>) -> VecDeque<T> {
+    pub(crate) fn replace_receiver(&mut self, after: &mut After) -> Ring {
         self.release_forgotten(Handle::END, after);
         self.unwatch(Handle::END, after);
         self.begin_use(&mut after.wakes);
@@ -342,7 +343,7 @@ impl<T> Queue<T> {
 
     /// Asks agents to return all values of this handle's sends, which were dropped or forgotten. `true`: an
     /// answer is outstanding.
-    pub(crate) fn ask_back_all(&mut self, handle: Handle, after: &mut After<T>) -> bool {
+    pub(crate) fn ask_back_all(&mut self, handle: Handle, after: &mut After) -> bool {
         let (mut owed, mut asked) = (false, Vec::new());
         for offer in self.offers.iter_mut().filter(|o| o.handle == handle && o.owner == Owner::Operation) {
             let Standing::Away(away) = &mut offer.standing else { continue };
@@ -360,7 +361,7 @@ impl<T> Queue<T> {
 
     /// Records a claim of the sender. As it goes out, offers of its clones that went elsewhere are withdrawn,
     /// to be held back here. As it comes back, all waiting offers are announced again.
-    pub(crate) fn claim_sender(&mut self, out: bool, claimer: Handle, after: &mut After<T>) {
+    pub(crate) fn claim_sender(&mut self, out: bool, claimer: Handle, after: &mut After) {
         #[cfg(feature = "link")]
         self.keep_agent(after);
         self.sender_claimed = out;
@@ -417,8 +418,8 @@ impl<T> Queue<T> {
 
     /// Requests an offer whose value is elsewhere, unless it has been requested, or `handle` has requested
     /// another one here.
-    pub(super) fn ask_for(&mut self, index: usize, handle: Handle, after: &mut After<T>) {
-        let asked = |o: &Offer<T>| o.far.as_ref().is_some_and(|far| far.ask.is_some_and(|ask| ask.handle == handle));
+    pub(super) fn ask_for(&mut self, index: usize, handle: Handle, after: &mut After) {
+        let asked = |o: &Offer| o.far.as_ref().is_some_and(|far| far.ask.is_some_and(|ask| ask.handle == handle));
         if handle != Handle::BUFFER && handle != Handle::OUTLET && self.offers.iter().any(asked) {
             return;
         }
@@ -433,7 +434,7 @@ impl<T> Queue<T> {
     }
 
     /// Gives up a request. A value that has come goes back, and other receives may request the offer.
-    fn release_ask(&mut self, index: usize, after: &mut After<T>) {
+    fn release_ask(&mut self, index: usize, after: &mut After) {
         let offer = &mut self.offers[index];
         if let Some(far) = &mut offer.far
             && far.ask.take().is_some_and(|ask| ask.granted.is_some())
@@ -449,7 +450,7 @@ impl<T> Queue<T> {
         self.wake_watchers(&mut after.wakes);
     }
 
-    fn release_asks_if(&mut self, release: impl Fn(&FromFar, &Ask) -> bool, after: &mut After<T>) {
+    fn release_asks_if(&mut self, release: impl Fn(&FromFar, &Ask) -> bool, after: &mut After) {
         for index in 0..self.offers.len() {
             let offer = &self.offers[index];
             // A receive that is being polled decodes this value.
@@ -467,13 +468,13 @@ impl<T> Queue<T> {
     }
 
     #[inline]
-    pub(super) fn release_asks(&mut self, handle: Handle, after: &mut After<T>) {
+    pub(super) fn release_asks(&mut self, handle: Handle, after: &mut After) {
         if self.inlet.is_some() || !self.lone_inlets.is_empty() {
             self.release_asks_if(|_, ask| ask.handle == handle, after);
         }
     }
 
-    pub(super) fn give_way(&mut self, handle: Handle, own: Branching<'_>, after: &mut After<T>) {
+    pub(super) fn give_way(&mut self, handle: Handle, own: Branching<'_>, after: &mut After) {
         let mine = own.map_or(0, |(decision, _)| decision.id());
         self.release_asks_if(
             |far, ask| ask.handle == handle && ask.granted.is_some() && far.choice.is_some_and(|theirs| theirs > mine),
@@ -482,7 +483,7 @@ impl<T> Queue<T> {
     }
 
     /// Gives up grants whose receivers have not been polled since `before`.
-    pub(crate) fn release_stale_asks(&mut self, before: u32, after: &mut After<T>) {
+    pub(crate) fn release_stale_asks(&mut self, before: u32, after: &mut After) {
         let stale = |granted: u32| (before.wrapping_sub(granted) as i32) >= 0;
         self.release_asks_if(|_, ask| ask.granted.is_some_and(stale), after);
     }
@@ -498,10 +499,10 @@ impl<T> Queue<T> {
         &mut self,
         of: Handle,
         number: u64,
-        value: Option<T>,
+        value: Option<Erased>,
         choice: Option<u128>,
         ends: Ends,
-        after: &mut After<T>,
+        after: &mut After,
     ) {
         if self.find_far(of, number).is_some() {
             // Announced twice: when it was made, and at the end of a claim.
@@ -516,7 +517,7 @@ impl<T> Queue<T> {
         let offered = if slot.is_some() {
             // A policy that panics refuses this value; it must not end the agent, which has offers of other
             // sends.
-            catch_unwind(AssertUnwindSafe(|| self.try_offer(of, &mut Source::Slot(&mut slot), None, ends, after)))
+            catch_unwind(AssertUnwindSafe(|| self.try_offer(of, &mut Source::Far(&mut slot), None, ends, after)))
                 .unwrap_or(Offered::Failed(Why::Refused))
         } else {
             self.no_more_sends(ends).map_or(Offered::Queued(0, false), Offered::Failed)
@@ -553,7 +554,7 @@ impl<T> Queue<T> {
     }
 
     /// Supplies the value of an unread offer. An error returns it: the offer does not stand here.
-    pub(crate) fn bring(&mut self, of: Handle, number: u64, value: T, after: &mut After<T>) -> Result<(), T> {
+    pub(crate) fn bring(&mut self, of: Handle, number: u64, value: Erased, after: &mut After) -> Result<(), Erased> {
         let Some(index) = self.find_far(of, number) else { return Err(value) };
         let offer = &mut self.offers[index];
         let (ticket, handle) = (offer.ticket, offer.handle);
@@ -596,7 +597,7 @@ impl<T> Queue<T> {
 
     /// Sends an event to the agent of this handle's sender elsewhere. If that agent has disconnected, the
     /// event is discarded and its value is dropped.
-    pub(super) fn tell_inlet(&mut self, of: Handle, event: FromReceiver<T>, after: &mut After<T>) {
+    pub(super) fn tell_inlet(&mut self, of: Handle, event: FromReceiver<Erased>, after: &mut After) {
         match self.inlet_of(of) {
             Some(inlet) => inlet.tell(event, &mut after.wakes),
             None => after.dropped.extend(event.into_value()),
@@ -604,7 +605,7 @@ impl<T> Queue<T> {
     }
 
     /// The unread events of the agent of this handle's sender elsewhere.
-    pub(crate) fn inlet_of(&mut self, of: Handle) -> Option<&mut Heard<FromReceiver<T>>> {
+    pub(crate) fn inlet_of(&mut self, of: Handle) -> Option<&mut Heard<FromReceiver<Erased>>> {
         if of == Handle::END {
             return self.inlet.as_mut();
         }
@@ -613,7 +614,7 @@ impl<T> Queue<T> {
 
     /// Requests an event at the next receive that waits, for the agent of this handle's sender, whose next
     /// value comes only then.
-    pub(crate) fn ask_awaited(&mut self, of: Handle, after: &mut After<T>) {
+    pub(crate) fn ask_awaited(&mut self, of: Handle, after: &mut After) {
         if !self.ask_awaited.contains(&of) {
             self.ask_awaited.push(of);
         }
@@ -625,14 +626,14 @@ impl<T> Queue<T> {
 
     /// Notifies the agents that asked, because a receive waits.
     #[cold]
-    pub(super) fn tell_awaited(&mut self, after: &mut After<T>) {
+    pub(super) fn tell_awaited(&mut self, after: &mut After) {
         for of in self.ask_awaited.take() {
             self.tell_inlet(of, FromReceiver::Awaited, after);
         }
     }
 
     /// Adds the agent of a handle of a shared sender elsewhere.
-    pub(crate) fn add_lone_inlet(&mut self, handle: Handle, after: &mut After<T>) {
+    pub(crate) fn add_lone_inlet(&mut self, handle: Handle, after: &mut After) {
         #[cfg(feature = "link")]
         self.keep_agent(after);
         #[cfg(not(feature = "link"))]
@@ -646,8 +647,8 @@ impl<T> Queue<T> {
         &mut self,
         of: Handle,
         lost: bool,
-        after: &mut After<T>,
-    ) -> Option<Heard<FromReceiver<T>>> {
+        after: &mut After,
+    ) -> Option<Heard<FromReceiver<Erased>>> {
         let at = self.lone_inlets.iter().position(|(handle, _)| *handle == of)?;
         if lost {
             self.withdraw_all_from_far(of, after);
@@ -663,10 +664,10 @@ impl<T> Queue<T> {
         of: Handle,
         number: u64,
         request: u64,
-        value: T,
+        value: Erased,
         tick: u32,
-        after: &mut After<T>,
-    ) -> Result<(), T> {
+        after: &mut After,
+    ) -> Result<(), Erased> {
         let Some(index) = self.find_far(of, number) else { return Err(value) };
         let offer = &mut self.offers[index];
         let Some(ask) = offer.far.as_mut().and_then(|far| far.ask.as_mut()) else { return Err(value) };
@@ -697,7 +698,7 @@ impl<T> Queue<T> {
                 self.fail(index, Why::Refused, after);
             }
             admit => {
-                self.admit(admit, value, after);
+                self.admit(admit, &mut Source::Far(&mut Some(value)), after);
                 if let Some(offer) = self.remove(index, after) {
                     self.tell_taken(offer, after);
                 }
@@ -708,14 +709,7 @@ impl<T> Queue<T> {
     }
 
     /// Answers a request with an unread offer. `false`: the requester cannot read the value where it is.
-    pub(crate) fn grant_unread(
-        &mut self,
-        of: Handle,
-        number: u64,
-        request: u64,
-        tick: u32,
-        after: &mut After<T>,
-    ) -> bool {
+    pub(crate) fn grant_unread(&mut self, of: Handle, number: u64, request: u64, tick: u32, after: &mut After) -> bool {
         let Some(index) = self.find_far(of, number) else { return false };
         let Some(handle) = self.offers[index].far.as_ref().and_then(|far| far.ask).map(|ask| ask.handle) else {
             return false;
@@ -749,7 +743,7 @@ impl<T> Queue<T> {
 
     /// Withdraws the offer of a sender elsewhere. The inner `None`: it had no value yet. `None`: it was taken
     /// or has failed; an event reports it to the agent, now or later.
-    pub(crate) fn withdraw_from_far(&mut self, of: Handle, number: u64, after: &mut After<T>) -> Option<Option<T>> {
+    pub(crate) fn withdraw_from_far(&mut self, of: Handle, number: u64, after: &mut After) -> Option<Option<Erased>> {
         let index = self.find_far(of, number)?;
         let ticket = self.offers[index].ticket;
         match &mut self.offers[index].standing {
@@ -782,7 +776,7 @@ impl<T> Queue<T> {
     }
 
     /// Asks for a reservation back, for the sender's choice.
-    pub(crate) fn revoke(&mut self, of: Handle, number: u64, after: &mut After<T>) {
+    pub(crate) fn revoke(&mut self, of: Handle, number: u64, after: &mut After) {
         let Some(index) = self.find_far(of, number) else { return };
         let ticket = self.offers[index].ticket;
         match &self.offers[index].standing {
@@ -795,7 +789,7 @@ impl<T> Queue<T> {
     }
 
     /// Hands an announced offer to the agent of the receiver elsewhere.
-    pub(crate) fn collect(&mut self, ticket: u64, after: &mut After<T>) -> Collected<T> {
+    pub(crate) fn collect(&mut self, ticket: u64, after: &mut After) -> Collected {
         let Some(index) = self.find(ticket) else { return Collected::Gone };
         if !self.acts(self.offers[index].handle) {
             // Held back; it is announced again when the claim ends.
@@ -836,8 +830,8 @@ impl<T> Queue<T> {
         ticket: u64,
         reads: bool,
         reserver: &Arc<dyn Reserver>,
-        after: &mut After<T>,
-    ) -> Reserved<Given<T>> {
+        after: &mut After,
+    ) -> Reserved<Given<Erased>> {
         self.outlet_reads = reads;
         let Some(index) = self.find(ticket) else { return Reserved::Gone };
         let acts = self.acts(self.offers[index].handle) && self.offers[index].known != Known::AskedBack;
@@ -874,7 +868,7 @@ impl<T> Queue<T> {
     }
 
     /// Like [`reserve`](Self::reserve), for a choice that is elsewhere too: it is asked in turn.
-    fn reserve_from_far(&mut self, index: usize, is_off: bool, after: &mut After<T>) -> Reserved<Given<T>> {
+    fn reserve_from_far(&mut self, index: usize, is_off: bool, after: &mut After) -> Reserved<Given<Erased>> {
         match self.offers[index].standing {
             _ if is_off => return Reserved::Gone,
             Standing::Waiting => {}
@@ -897,7 +891,7 @@ impl<T> Queue<T> {
     }
 
     /// Handles the receive of the value elsewhere; with `held`, by an extended receive that has not ended.
-    pub(crate) fn far_took(&mut self, ticket: u64, held: bool, after: &mut After<T>) {
+    pub(crate) fn far_took(&mut self, ticket: u64, held: bool, after: &mut After) {
         let Some(index) = self.find(ticket) else { return };
         let offer = &mut self.offers[index];
         if let (Some((decision, branch)), Standing::Away(_)) = (&offer.choice, &offer.standing) {
@@ -933,12 +927,12 @@ impl<T> Queue<T> {
 
     /// Takes back a value that the receiver elsewhere had reserved, or that the agent could not hand over;
     /// the offer stands.
-    pub(crate) fn far_gave_back(&mut self, ticket: u64, value: Given<T>, after: &mut After<T>) {
+    pub(crate) fn far_gave_back(&mut self, ticket: u64, value: Given<Erased>, after: &mut After) {
         self.far_gave(ticket, value, false, after);
     }
 
     /// `answers`: to its withdrawal. Otherwise that answer is still to come.
-    fn far_gave(&mut self, ticket: u64, value: Given<T>, answers: bool, after: &mut After<T>) {
+    fn far_gave(&mut self, ticket: u64, value: Given<Erased>, answers: bool, after: &mut After) {
         let Some(index) = self.find(ticket) else { return after.dropped.extend(value.read()) };
         let offer = &mut self.offers[index];
         let away = match &mut offer.standing {
@@ -997,7 +991,7 @@ impl<T> Queue<T> {
     }
 
     /// The same for an offer that came from elsewhere itself.
-    fn far_gave_back_further(&mut self, index: usize, away: Away, after: &mut After<T>) {
+    fn far_gave_back_further(&mut self, index: usize, away: Away, after: &mut After) {
         if let Some(why) = away.failing {
             self.fail(index, why, after);
         } else if away.abandoned {
@@ -1021,7 +1015,7 @@ impl<T> Queue<T> {
     }
 
     /// Handles the loss of the receiver's node: it is unknown whether a receive there has returned the value.
-    pub(crate) fn far_lost(&mut self, ticket: u64, value: Given<T>, id: MessageId, after: &mut After<T>) {
+    pub(crate) fn far_lost(&mut self, ticket: u64, value: Given<Erased>, id: MessageId, after: &mut After) {
         let value = value.read();
         let Some(index) = self.find(ticket) else { return after.dropped.extend(value) };
         let offer = &mut self.offers[index];
@@ -1073,13 +1067,13 @@ impl<T> Queue<T> {
 
     /// Handles the loss of the sender's node: its offers are withdrawn, and receives fail once they have the
     /// admitted values.
-    pub(crate) fn lose_sender(&mut self, ends: Ends, after: &mut After<T>) {
+    pub(crate) fn lose_sender(&mut self, ends: Ends, after: &mut After) {
         self.sender_lost = !ends.no_senders || self.awaits_values();
         self.withdraw_all_from_far(Handle::END, after);
     }
 
     /// Notifies the agent in the receiver's place that a task here waits for the channel's end.
-    pub(crate) fn watch_end(&mut self, after: &mut After<T>) {
+    pub(crate) fn watch_end(&mut self, after: &mut After) {
         if let Some(outlet) = &mut self.outlet {
             outlet.tell(FromSender::Watched, &mut after.wakes);
         }
@@ -1087,8 +1081,8 @@ impl<T> Queue<T> {
 
     /// Drops the offers of a disconnected agent's choices, and its unread ones: no party can supply their
     /// values any more.
-    pub(crate) fn drop_choices_from_far(&mut self, of: Handle, after: &mut After<T>) {
-        let theirs = |o: &Offer<T>| {
+    pub(crate) fn drop_choices_from_far(&mut self, of: Handle, after: &mut After) {
+        let theirs = |o: &Offer| {
             let is_open = |far: &FromFar| {
                 let is_absent = far.choice.is_some() || far.unread != Unread::No;
                 far.of == of && is_absent && matches!(o.value, Value::Gone)
@@ -1105,8 +1099,8 @@ impl<T> Queue<T> {
         self.wake_all_watchers(&mut after.wakes);
     }
 
-    fn withdraw_all_from_far(&mut self, of: Handle, after: &mut After<T>) {
-        let theirs = |o: &Offer<T>| o.far.as_ref().is_some_and(|far| far.of == of) && o.standing == Standing::Waiting;
+    fn withdraw_all_from_far(&mut self, of: Handle, after: &mut After) {
+        let theirs = |o: &Offer| o.far.as_ref().is_some_and(|far| far.of == of) && o.standing == Standing::Waiting;
         while let Some(index) = self.offers.iter().position(theirs) {
             let value = self.remove(index, after).and_then(|offer| offer.value.back());
             after.dropped.extend(value);
@@ -1115,8 +1109,14 @@ impl<T> Queue<T> {
 
     /// Handles the return of a withdrawn offer that has not been taken. No value: it is still here, or on its
     /// way back. `timed_out`: why the offer fails if a deadline withdrew it.
-    pub(crate) fn far_withdrew(&mut self, ticket: u64, value: Option<Given<T>>, timed_out: Why, after: &mut After<T>) {
-        let read = |value: Option<Given<T>>| value.and_then(Given::read);
+    pub(crate) fn far_withdrew(
+        &mut self,
+        ticket: u64,
+        value: Option<Given<Erased>>,
+        timed_out: Why,
+        after: &mut After,
+    ) {
+        let read = |value: Option<Given<Erased>>| value.and_then(Given::read);
         let Some(index) = self.find(ticket) else { return after.dropped.extend(read(value)) };
         let offer = &mut self.offers[index];
         match &mut offer.standing {
@@ -1138,7 +1138,7 @@ impl<T> Queue<T> {
     }
 
     /// Announces an offer that no party elsewhere knows to the agent, unless it is held back.
-    fn offer_again(&mut self, index: usize, after: &mut After<T>) {
+    fn offer_again(&mut self, index: usize, after: &mut After) {
         let (ticket, handle) = (self.offers[index].ticket, self.offers[index].handle);
         if self.acts(handle) {
             self.announce(ticket, handle, after);
@@ -1146,8 +1146,8 @@ impl<T> Queue<T> {
     }
 
     /// Handles the failure of an offer elsewhere.
-    pub(crate) fn far_failed(&mut self, ticket: u64, value: Option<Given<T>>, why: Why, after: &mut After<T>) {
-        let read = |value: Option<Given<T>>| value.and_then(Given::read);
+    pub(crate) fn far_failed(&mut self, ticket: u64, value: Option<Given<Erased>>, why: Why, after: &mut After) {
+        let read = |value: Option<Given<Erased>>| value.and_then(Given::read);
         let Some(index) = self.find(ticket) else { return after.dropped.extend(read(value)) };
         match (&mut self.offers[index].standing, value) {
             (Standing::Away(away), value) => {
@@ -1164,14 +1164,14 @@ impl<T> Queue<T> {
     }
 
     /// Removes the agent. The values that it had not handed over count as received and dropped.
-    pub(crate) fn agent_gone(&mut self, after: &mut After<T>) {
+    pub(crate) fn agent_gone(&mut self, after: &mut After) {
         self.credits = None;
         self.carried = 0;
         if let Some(outlet) = self.outlet.take() {
             after.stale.add(outlet.waker);
             after.dropped.extend(outlet.events.into_iter().filter_map(FromSender::into_value));
         }
-        let away = |o: &Offer<T>| matches!(&o.standing, Standing::Away(away) if away.demanded_by.is_none());
+        let away = |o: &Offer| matches!(&o.standing, Standing::Away(away) if away.demanded_by.is_none());
         while let Some(ticket) = self.offers.iter().find(|o| away(o)).map(|o| o.ticket) {
             self.far_took(ticket, false, after);
         }
@@ -1184,7 +1184,7 @@ impl<T> Queue<T> {
     }
 
     /// Returns the offers that came from elsewhere, because the channel has ended.
-    pub(crate) fn fail_far(&mut self, ends: Ends, after: &mut After<T>) {
+    pub(crate) fn fail_far(&mut self, ends: Ends, after: &mut After) {
         let Some(why) = self.no_more_sends(ends) else { return };
         let mut index = 0;
         while index < self.offers.len() {

@@ -17,6 +17,7 @@ use super::events::{ByLink, FromReceiver, FromSender, Given, Heard};
 use super::offer::{Away, Ends, FromFar, Known, Offer, Offered, Owner, Standing, Unread};
 use super::value::{Source, Value};
 use crate::channel::after::After;
+use crate::channel::erased::{AnySlot, Erased};
 use crate::channel::policy::{Admit, Window};
 use crate::channel::words::{Ended, Link, SentPlaces, Word};
 use crate::choice::decision::{Branching, Reserve, Reserver};
@@ -42,10 +43,10 @@ fn apart(value: Bytes) -> Bytes {
 
 // ---- the slot
 
-impl<T> Queue<T> {
+impl Queue {
     /// What encodes a send of the end through the slot. `None`: the slot is in use, or the queue holds other
     /// work.
-    pub(crate) fn slot_for_send(&self) -> Option<ForSlot<T>> {
+    pub(crate) fn slot_for_send(&self) -> Option<ForSlot> {
         let remote = self.remote.as_deref()?;
         let is_free = self.outlet.is_some()
             && remote.is_open
@@ -116,7 +117,7 @@ impl<T> Queue<T> {
     }
 
     /// Begins the read of the offer in the slot, for a receive.
-    pub(crate) fn read_slot(&mut self) -> Option<Reading<T>> {
+    pub(crate) fn read_slot(&mut self) -> Option<Reading> {
         let remote = self.remote.as_deref_mut()?;
         let Slot::In { ticket, value, is_apart, read: read @ None, .. } = &mut remote.slot else { return None };
         let number = remote.reads;
@@ -129,7 +130,7 @@ impl<T> Queue<T> {
     }
 
     /// Takes the offer in the slot for the receive that has read it. `None`: it is not there any more.
-    pub(crate) fn take_from_slot(&mut self, reading: &mut Reading<T>) -> Option<Option<Waker>> {
+    pub(crate) fn take_from_slot(&mut self, reading: &mut Reading) -> Option<Option<Waker>> {
         let remote = self.remote.as_deref_mut()?;
         let Slot::In { number, read, .. } = remote.slot else { return None };
         if read != Some(reading.number) {
@@ -141,7 +142,7 @@ impl<T> Queue<T> {
     }
 
     /// Moves the contents of the slot into the queue. `value`, `waker`: those of the channel's slots.
-    pub(crate) fn adopt_slot(&mut self, value: &mut Option<T>, waker: &mut Option<Waker>, is_watched: bool) {
+    pub(crate) fn adopt_slot(&mut self, value: &mut dyn AnySlot, waker: &mut Option<Waker>, is_watched: bool) {
         let Some(remote) = self.remote.as_deref_mut() else { return };
         if is_watched {
             waker.take().into_iter().for_each(|waker| self.watchers.adopt(waker));
@@ -178,9 +179,9 @@ impl<T> Queue<T> {
 
 // ---- the sending half
 
-impl<T> Queue<T> {
+impl Queue {
     /// Puts a link into the receiver's place.
-    pub(crate) fn link_receiver(&mut self, remote: Remote<T>, after: &mut After<T>) {
+    pub(crate) fn link_receiver(&mut self, remote: Remote, after: &mut After) {
         let buffered = self.replace_receiver(after);
         debug_assert!(buffered.is_empty() && self.offers.is_empty(), "the channel is new");
         if let Some(outlet) = &mut self.outlet {
@@ -198,7 +199,7 @@ impl<T> Queue<T> {
 
     /// Ends the sending half, once the receiver is gone and no offer is outstanding: it sends its last word,
     /// and receives no more. `true`: it was active until now.
-    pub(crate) fn leave_home(&mut self, after: &mut After<T>) -> bool {
+    pub(crate) fn leave_home(&mut self, after: &mut After) -> bool {
         let is_gone = self.remote.as_ref().is_some_and(|remote| remote.receiver_gone);
         if !is_gone || self.outlet.is_none() || self.has_offers_out() {
             return false;
@@ -208,14 +209,14 @@ impl<T> Queue<T> {
     }
 
     /// Removes the link from the receiver's place. `false`: there was none.
-    pub(crate) fn unlink_receiver(&mut self, after: &mut After<T>) -> bool {
+    pub(crate) fn unlink_receiver(&mut self, after: &mut After) -> bool {
         let was_linked = self.outlet.is_some();
         self.agent_gone(after);
         was_linked
     }
 
     /// Asks for a reservation back: the reserved choice could decide for another branch.
-    pub(crate) fn revoke_over_link(&mut self, ticket: u64, after: &mut After<T>) {
+    pub(crate) fn revoke_over_link(&mut self, ticket: u64, after: &mut After) {
         if self.find(ticket).is_none() {
             return;
         }
@@ -228,7 +229,7 @@ impl<T> Queue<T> {
         self.remote.as_ref().map(|remote| &remote.link)
     }
 
-    pub(super) fn say(&self, word: Word, after: &mut After<T>) {
+    pub(super) fn say(&self, word: Word, after: &mut After) {
         if let Some(link) = self.link() {
             after.wakes.add(link.say(word));
         }
@@ -237,11 +238,11 @@ impl<T> Queue<T> {
     /// What to encode before a value is offered, unless it is encoded or needs no bytes.
     pub(crate) fn begin_offer(
         &mut self,
-        source: &Source<'_, T>,
+        source: &Source<'_>,
         is_choice: bool,
         ends: Ends,
-        after: &mut After<T>,
-    ) -> Result<Option<Encoding<T>>, Why> {
+        after: &mut After,
+    ) -> Result<Option<Encoding>, Why> {
         let encoded = after.encoding.take();
         if self.remote.is_none() || self.outlet.is_none() || self.no_more_sends(ends).is_some() {
             return Ok(None);
@@ -276,20 +277,20 @@ impl<T> Queue<T> {
     }
 
     /// What encodes a value that a choice offers, if it travels over a link.
-    pub(crate) fn encoding_for_link(&self) -> Option<Encoding<T>> {
+    pub(crate) fn encoding_for_link(&self) -> Option<Encoding> {
         let remote = self.remote.as_ref().filter(|_| self.outlet.is_some())?;
         let bytes_max = KEPT_MAX.min(remote.terms.value_max);
         Some(Encoding { from: From::Source, encode: remote.encode, terms: remote.terms, bytes_max, bytes: None })
     }
 
     /// Takes the bytes of the offer that is being made.
-    pub(super) fn take_encoded(&mut self) -> Linked<T> {
+    pub(super) fn take_encoded(&mut self) -> Linked {
         let encoded = self.remote.as_mut().and_then(|remote| remote.encoded.take());
         Linked::encoded(encoded)
     }
 
     /// Sends an offer to the home. `true`: the home may have a receiver.
-    pub(super) fn offer_over_link(&mut self, ticket: u64, after: &mut After<T>) -> bool {
+    pub(super) fn offer_over_link(&mut self, ticket: u64, after: &mut After) -> bool {
         let Some(index) = self.find(ticket) else { return true };
         let stands = self.offers[index].standing == Standing::Waiting && self.acts(self.offers[index].handle);
         let is_open = self.remote.as_ref().is_some_and(|remote| remote.is_open);
@@ -311,7 +312,7 @@ impl<T> Queue<T> {
     }
 
     /// What the owner of this offer must encode for a receiver's request. Its choice is closed meanwhile.
-    pub(crate) fn begin_encoding(&mut self, ticket: u64) -> Option<Encoding<T>> {
+    pub(crate) fn begin_encoding(&mut self, ticket: u64) -> Option<Encoding> {
         let remote = self.remote.as_ref()?;
         let (encode, terms) = (remote.encode, remote.terms);
         let index = self.find(ticket)?;
@@ -334,7 +335,7 @@ impl<T> Queue<T> {
 
     /// Returns the value, with its bytes, to its offer. The caller then opens the choice, and
     /// [answers](Self::answer) the request.
-    pub(crate) fn end_encoding(&mut self, encoding: Encoding<T>, after: &mut After<T>) {
+    pub(crate) fn end_encoding(&mut self, encoding: Encoding, after: &mut After) {
         let Encoding { from: From::Offer(ticket, value), bytes, .. } = encoding else { return };
         let Some(index) = self.find(ticket) else { return after.dropped.push(value) };
         let offer = &mut self.offers[index];
@@ -357,7 +358,7 @@ impl<T> Queue<T> {
     }
 
     /// Answers the request that waits for the offer.
-    pub(crate) fn answer(&mut self, ticket: u64, after: &mut After<T>) {
+    pub(crate) fn answer(&mut self, ticket: u64, after: &mut After) {
         let Some(index) = self.find(ticket) else { return };
         match self.offers[index].linked.take_request() {
             Some(Request::Reserve(request, reserver)) => self.reserve_over_link(ticket, request, reserver, after),
@@ -370,7 +371,7 @@ impl<T> Queue<T> {
     ///
     /// # Errors
     /// If the home had announced it before.
-    pub(crate) fn open_link(&mut self, places: Option<u32>, after: &mut After<T>) -> Result<(), ()> {
+    pub(crate) fn open_link(&mut self, places: Option<u32>, after: &mut After) -> Result<(), ()> {
         let remote = self.remote.as_mut().filter(|remote| !remote.is_open).ok_or(())?;
         remote.is_open = true;
         if let Some(places) = places {
@@ -389,7 +390,7 @@ impl<T> Queue<T> {
     ///
     /// # Errors
     /// If the home has never promised any.
-    pub(crate) fn credit_over_link(&mut self, places: u32, after: &mut After<T>) -> Result<(), ()> {
+    pub(crate) fn credit_over_link(&mut self, places: u32, after: &mut After) -> Result<(), ()> {
         if self.credits.is_none() && self.outlet.is_some() {
             return Err(());
         }
@@ -415,14 +416,14 @@ impl<T> Queue<T> {
     }
 
     /// Requests the bytes of a waiting offer that was made while there were places: it has none.
-    pub(super) fn ask_for_bytes(&mut self, after: &mut After<T>) {
+    pub(super) fn ask_for_bytes(&mut self, after: &mut After) {
         if self.has_free_place() {
             self.admit_waiting(after);
         }
     }
 
     /// Whether there is a place for this offer, but its owner must encode the value first.
-    pub(super) fn waits_for_bytes(&mut self, index: usize, after: &mut After<T>) -> bool {
+    pub(super) fn waits_for_bytes(&mut self, index: usize, after: &mut After) -> bool {
         if !self.has_places() || self.offers[index].linked.bytes().is_some() {
             return false;
         }
@@ -439,7 +440,7 @@ impl<T> Queue<T> {
 
     /// Sends the value of this settled offer into a place; its owner drops the value. `false`: the home
     /// promises no places.
-    pub(super) fn send_waiting(&mut self, index: usize, after: &mut After<T>) -> bool {
+    pub(super) fn send_waiting(&mut self, index: usize, after: &mut After) -> bool {
         if !self.has_places() {
             return false;
         }
@@ -456,7 +457,7 @@ impl<T> Queue<T> {
     }
 
     /// The value of an offer, as its reservation returns it; for a pool, the pooled value.
-    fn given_back(&mut self, index: usize) -> Given<T> {
+    fn given_back(&mut self, index: usize) -> Given<Erased> {
         self.offers[index].linked.take_value().map_or(Given::Unread, Given::Value)
     }
 
@@ -466,9 +467,9 @@ impl<T> Queue<T> {
         ticket: u64,
         request: u64,
         reserver: Arc<dyn Reserver>,
-        after: &mut After<T>,
+        after: &mut After,
     ) {
-        let is_open = |offer: &Offer<T>| matches!(offer.standing, Standing::Waiting | Standing::Away(_));
+        let is_open = |offer: &Offer| matches!(offer.standing, Standing::Waiting | Standing::Away(_));
         let ended = self.has_ended();
         let Some(index) = self.find(ticket).filter(|index| is_open(&self.offers[*index]) && !ended) else {
             return self.refuse(ticket, after);
@@ -503,7 +504,7 @@ impl<T> Queue<T> {
     }
 
     /// Refuses a request. The home forgets the offer, so no withdrawal is needed.
-    fn refuse(&mut self, ticket: u64, after: &mut After<T>) {
+    fn refuse(&mut self, ticket: u64, after: &mut After) {
         if let Some(index) = self.find(ticket) {
             self.offers[index].known = Known::No;
         }
@@ -514,7 +515,7 @@ impl<T> Queue<T> {
     ///
     /// # Errors
     /// The word, if the home cannot have sent it.
-    pub(crate) fn hear_home(&mut self, word: Word, timed_out: Why, after: &mut After<T>) -> Result<(), Word> {
+    pub(crate) fn hear_home(&mut self, word: Word, timed_out: Why, after: &mut After) -> Result<(), Word> {
         let ticket = match &word {
             Word::Taken { ticket }
             | Word::Held { ticket }
@@ -562,7 +563,7 @@ impl<T> Queue<T> {
     }
 
     /// Handles the receive of the value elsewhere: the owner of the send drops the value in a poll.
-    pub(super) fn far_took_value_here(&mut self, index: usize, after: &mut After<T>) {
+    pub(super) fn far_took_value_here(&mut self, index: usize, after: &mut After) {
         let offer = &mut self.offers[index];
         let was_abandoned = match &offer.standing {
             Standing::Away(away) => away.abandoned,
@@ -582,12 +583,12 @@ impl<T> Queue<T> {
     }
 
     /// The value of an offer that was taken.
-    fn spent_value(mut offer: Offer<T>) -> Option<T> {
+    fn spent_value(mut offer: Offer) -> Option<Erased> {
         offer.linked.take_value().or_else(|| offer.value.take())
     }
 
     /// Keeps the value for the next operation of the end to drop. Without a link, returns it.
-    pub(super) fn keep_spent(&mut self, value: Option<T>) -> Option<T> {
+    pub(super) fn keep_spent(&mut self, value: Option<Erased>) -> Option<Erased> {
         let Some(remote) = &mut self.remote else { return value };
         remote.spent.extend(value);
         None
@@ -595,7 +596,7 @@ impl<T> Queue<T> {
 
     /// Drops the value of this offer if it has been taken. `true`: it had.
     #[inline]
-    pub(super) fn drop_spent(&mut self, index: usize, after: &mut After<T>) -> bool {
+    pub(super) fn drop_spent(&mut self, index: usize, after: &mut After) -> bool {
         let is_spent = matches!(self.offers[index].standing, Standing::Spent);
         if is_spent {
             self.drop_that_is_spent(index, after);
@@ -604,14 +605,14 @@ impl<T> Queue<T> {
     }
 
     #[inline(never)]
-    fn drop_that_is_spent(&mut self, index: usize, after: &mut After<T>) {
+    fn drop_that_is_spent(&mut self, index: usize, after: &mut After) {
         let value = self.remove(index, after).and_then(Self::spent_value);
         after.dropped.extend(value);
     }
 
     /// The same for all values left by this handle's sends.
     #[inline]
-    pub(crate) fn drop_all_spent(&mut self, handle: Handle, after: &mut After<T>) {
+    pub(crate) fn drop_all_spent(&mut self, handle: Handle, after: &mut After) {
         // Without a link, now or before, there are none.
         if self.remote.is_some() || self.past.is_some() {
             self.drop_all_that_is_spent(handle, after);
@@ -619,12 +620,12 @@ impl<T> Queue<T> {
     }
 
     #[inline(never)]
-    fn drop_all_that_is_spent(&mut self, handle: Handle, after: &mut After<T>) {
+    fn drop_all_that_is_spent(&mut self, handle: Handle, after: &mut After) {
         if let Some(remote) = &mut self.remote {
             after.dropped.extend(remote.spent.drain(..));
         }
         let is_left =
-            |o: &Offer<T>| o.handle == handle && o.owner == Owner::Operation && matches!(o.standing, Standing::Spent);
+            |o: &Offer| o.handle == handle && o.owner == Owner::Operation && matches!(o.standing, Standing::Spent);
         while let Some(index) = self.offers.iter().position(is_left) {
             self.drop_spent(index, after);
         }
@@ -636,8 +637,8 @@ impl<T> Queue<T> {
     }
 
     /// Handles the loss of the receiver's node: it is unknown which outstanding offers were taken.
-    pub(crate) fn lose_offers_out(&mut self, channel: u64, after: &mut After<T>) {
-        let is_out = |offer: &Offer<T>| matches!(offer.standing, Standing::Away(_));
+    pub(crate) fn lose_offers_out(&mut self, channel: u64, after: &mut After) {
+        let is_out = |offer: &Offer| matches!(offer.standing, Standing::Away(_));
         while let Some(index) = self.offers.iter().position(is_out) {
             let ticket = self.offers[index].ticket;
             let id = MessageId { channel, number: ticket };
@@ -673,9 +674,9 @@ impl<T> Queue<T> {
 
 // ---- the receiving half
 
-impl<T> Queue<T> {
+impl Queue {
     /// Puts a link into the sender's place.
-    pub(crate) fn link_sender(&mut self, remote: Remote<T>, after: &mut After<T>) {
+    pub(crate) fn link_sender(&mut self, remote: Remote, after: &mut After) {
         self.inlet = Some(Heard::new());
         let places = self.lend(&mut after.wakes);
         let places = (self.lending.window != Window::None).then_some(places);
@@ -687,7 +688,7 @@ impl<T> Queue<T> {
     }
 
     /// Removes the link from the sender's place, and returns it if it was there.
-    pub(crate) fn unlink_sender(&mut self, after: &mut After<T>) -> Option<Arc<dyn Link>> {
+    pub(crate) fn unlink_sender(&mut self, after: &mut After) -> Option<Arc<dyn Link>> {
         self.inlet.take()?;
         self.drop_choices_from_far(Handle::END, after);
         self.link().cloned()
@@ -703,7 +704,7 @@ impl<T> Queue<T> {
         value: Option<Bytes>,
         choice: Option<u128>,
         ends: Ends,
-        after: &mut After<T>,
+        after: &mut After,
     ) -> Result<(), ()> {
         if self.find_far(Handle::END, number).is_some() {
             return Err(());
@@ -755,7 +756,7 @@ impl<T> Queue<T> {
     }
 
     /// Puts an offered value into the buffer, if the policy has room for it.
-    fn admit_encoded(&mut self, value: &mut Option<Bytes>, ends: Ends, after: &mut After<T>) -> Offered {
+    fn admit_encoded(&mut self, value: &mut Option<Bytes>, ends: Ends, after: &mut After) -> Offered {
         if let Some(why) = self.no_more_sends(ends) {
             return Offered::Failed(why);
         }
@@ -772,7 +773,7 @@ impl<T> Queue<T> {
         Offered::Admitted
     }
 
-    fn push_encoded(&mut self, admit: Admit, bytes: Option<Bytes>, after: &mut After<T>) {
+    fn push_encoded(&mut self, admit: Admit, bytes: Option<Bytes>, after: &mut After) {
         if let Some(bytes) = bytes
             && self.make_place(admit, after)
         {
@@ -789,7 +790,7 @@ impl<T> Queue<T> {
     }
 
     /// The same for an offer that waited for room, if its value is encoded.
-    pub(super) fn admit_bytes(&mut self, admit: Admit, value: &mut Value<T>, after: &mut After<T>) {
+    pub(super) fn admit_bytes(&mut self, admit: Admit, value: &mut Value, after: &mut After) {
         let bytes = value.take_encoded();
         self.push_encoded(admit, bytes, after);
     }
@@ -798,7 +799,7 @@ impl<T> Queue<T> {
     ///
     /// # Errors
     /// The bytes, if no place was promised.
-    pub(crate) fn push_from_link(&mut self, value: Bytes, after: &mut After<T>) -> Result<(), Bytes> {
+    pub(crate) fn push_from_link(&mut self, value: Bytes, after: &mut After) -> Result<(), Bytes> {
         let Some(is_wanted) = self.use_promised() else { return Err(value) };
         let bytes = value.len();
         if is_wanted {
@@ -821,7 +822,7 @@ impl<T> Queue<T> {
 
     /// Handles the bytes of an offer that a receive has reserved. They are declined if that receive has
     /// ended.
-    pub(crate) fn grant_encoded(&mut self, number: u64, request: u64, value: Bytes, tick: u32, after: &mut After<T>) {
+    pub(crate) fn grant_encoded(&mut self, number: u64, request: u64, value: Bytes, tick: u32, after: &mut After) {
         let Some(index) = self.find_far(Handle::END, number) else { return };
         let offer = &mut self.offers[index];
         let ask = offer.far.as_mut().and_then(|far| far.ask.as_mut()).filter(|ask| ask.number == request);
@@ -836,7 +837,7 @@ impl<T> Queue<T> {
         self.wake_watcher(handle, &mut after.wakes);
     }
 
-    fn grant_to_buffer(&mut self, index: usize, value: Bytes, after: &mut After<T>) {
+    fn grant_to_buffer(&mut self, index: usize, value: Bytes, after: &mut After) {
         match catch_unwind(AssertUnwindSafe(|| self.ask_policy())).unwrap_or(Admit::Refuse) {
             Admit::Wait => {
                 // Another value has taken the room meanwhile.
@@ -860,7 +861,7 @@ impl<T> Queue<T> {
     }
 
     /// The state of the value of an offer that a receive would take.
-    pub(super) fn read(&mut self, index: usize, own: Branching<'_>) -> Stand<T> {
+    pub(super) fn read(&mut self, index: usize, own: Branching<'_>) -> Stand {
         let Some(remote) = &mut self.remote else { return Stand::Here };
         let offer = &mut self.offers[index];
         let Value::Encoded(bytes) = &offer.value else { return Stand::Here };
@@ -875,7 +876,7 @@ impl<T> Queue<T> {
     }
 
     /// The same for the first value in the buffer.
-    pub(super) fn read_buffered(&mut self, own: Branching<'_>) -> Stand<T> {
+    pub(super) fn read_buffered(&mut self, own: Branching<'_>) -> Stand {
         let (Some(encoded), Some(remote)) = (self.buffer.first_encoded(), &mut self.remote) else { return Stand::Here };
         match remote.stand(encoded.read, own) {
             Ok(read) => read,
@@ -887,13 +888,13 @@ impl<T> Queue<T> {
     }
 
     /// The decoded first value of the buffer, for the receive that takes it.
-    pub(super) fn take_decoded_first(&mut self) -> Option<T> {
+    pub(super) fn take_decoded_first(&mut self) -> Option<Erased> {
         let mark = self.buffer.first_encoded()?.read;
         self.remote.as_mut()?.take_decoded(mark, None)
     }
 
     /// Records a value that a receive has decoded, before it looks again.
-    pub(crate) fn has_decoded(&mut self, mut reading: Reading<T>, after: &mut After<T>) {
+    pub(crate) fn has_decoded(&mut self, mut reading: Reading, after: &mut After) {
         let Some(remote) = &mut self.remote else {
             after.wakes.add(reading.is_not_taken());
             return after.dropped.extend(reading.into_value().and_then(Result::ok));
@@ -917,7 +918,7 @@ impl<T> Queue<T> {
 
     /// Ends the read. An untaken value is dropped; its offer, if that stands, is available to other receives
     /// again, and so are the offers that they skipped behind it.
-    pub(crate) fn end_reading(&mut self, after: &mut After<T>) {
+    pub(crate) fn end_reading(&mut self, after: &mut After) {
         let Some(mut reading) = self.remote.as_mut().and_then(|remote| remote.decoded.take()) else { return };
         after.wakes.add(reading.is_not_taken());
         if reading.ticket == BUFFERED {
@@ -937,7 +938,7 @@ impl<T> Queue<T> {
     }
 
     /// Withdraws an offer, for the sending half.
-    pub(crate) fn withdraw_encoded(&mut self, number: u64, after: &mut After<T>) {
+    pub(crate) fn withdraw_encoded(&mut self, number: u64, after: &mut After) {
         if self.withdraw_from_far(Handle::END, number, after).is_some() {
             self.say(Word::Withdrawn { ticket: number }, after);
         }

@@ -54,6 +54,7 @@ use super::policy::{self, Admit, Bound, Buffering, Overflow, Policy};
 #[cfg(feature = "link")]
 use super::words::Word;
 use crate::channel::elsewhere::{Missing, Names};
+use crate::channel::erased::{AnySlot, Erased};
 use crate::choice::decision::{Branching, Decision, SKIPPED, Settled};
 use crate::error::{Failed, MessageId, Reason, RecvError, Why};
 use crate::handle::Handle;
@@ -97,15 +98,15 @@ impl Retires {
     }
 }
 
-pub(crate) struct Queue<T> {
+pub(crate) struct Queue {
     buffering: Option<Box<dyn Buffering>>,
-    buffer: Buffer<T>,
+    buffer: Buffer,
     /// The handles that hold a place of the buffer by an extended receive.
     held: Seldom<Handle>,
     /// How many offers an extended receive holds.
     held_offers: u32,
     /// In order of their tickets.
-    offers: VecDeque<Offer<T>>,
+    offers: VecDeque<Offer>,
     next_ticket: u64,
     watchers: Watchers,
     /// A send waits for receivers that it has woken: the last of them to be polled wakes it, and all other
@@ -129,13 +130,13 @@ pub(crate) struct Queue<T> {
     /// Retired, or without a receiver: nothing more is admitted.
     sealed: bool,
     /// The values of sends that were dropped while an agent had them, and that have come back since.
-    kept: Seldom<Kept<T>>,
+    kept: Seldom<Kept>,
     /// A patience clock runs for receivers that keep a grant.
     pub(crate) patient: bool,
     /// The agent in the receiver's place, and its unread events.
-    pub(crate) outlet: Option<Heard<FromSender<T>>>,
+    pub(crate) outlet: Option<Heard<FromSender>>,
     /// The agents of handles of a shared receiver elsewhere.
-    demands: Option<Box<AllDemands<T>>>,
+    demands: Option<Box<AllDemands>>,
     /// How many of them have an unanswered reservation.
     wanting: u32,
     /// Set if the receiver elsewhere promises places: how many are left. Sends without one wait here.
@@ -144,9 +145,9 @@ pub(crate) struct Queue<T> {
     /// other sends.
     carried: u32,
     /// The agent in the sender's place, and its unread events.
-    pub(crate) inlet: Option<Heard<FromReceiver<T>>>,
+    pub(crate) inlet: Option<Heard<FromReceiver<Erased>>>,
     /// The same for handles of a shared sender elsewhere.
-    pub(crate) lone_inlets: Seldom<(Handle, Heard<FromReceiver<T>>)>,
+    pub(crate) lone_inlets: Seldom<(Handle, Heard<FromReceiver<Erased>>)>,
     /// Which of these agents get an event at the next receive that waits.
     pub(super) ask_awaited: Seldom<Handle>,
     /// The places of the buffer promised to the sender elsewhere.
@@ -169,23 +170,30 @@ pub(crate) struct Queue<T> {
     pub(crate) unmatched: Option<Arc<dyn Missing>>,
     /// Offers whose choice was decided for another branch, moved out of the queue until their owners fetch
     /// their values.
-    stranded: Seldom<Stranded<T>>,
+    stranded: Seldom<Stranded>,
     /// Set if a link joins this half to the other.
     #[cfg(feature = "link")]
-    pub(crate) remote: Option<Box<encoded::Remote<T>>>,
+    pub(crate) remote: Option<Box<encoded::Remote>>,
     /// The remains of a link that was given up.
     #[cfg(feature = "link")]
-    past: Option<Box<standby::Past<T>>>,
+    past: Option<Box<standby::Past>>,
     /// The channel must not use a link any more: it needs an agent.
     #[cfg(feature = "link")]
     keeps_agent: bool,
+}
+
+/// Puts a value of a channel into a slot for its values.
+#[inline]
+pub(crate) fn put(slot: &mut dyn AnySlot, value: Erased) {
+    // SAFETY: what a queue holds is of the type of its channel, and so are the slots of its operations.
+    unsafe { slot.put(value) }
 }
 
 fn commit(own: Branching<'_>) -> bool {
     own.is_none_or(|(decision, branch)| decision.take(branch))
 }
 
-impl<T> Queue<T> {
+impl Queue {
     pub(crate) fn new(policy: &Policy) -> Self {
         Self {
             buffering: policy.buffering(),
@@ -240,7 +248,7 @@ impl<T> Queue<T> {
 
     /// Sets the policy of a channel made without one. `false`: it has a policy, or an agent that relies on
     /// having none.
-    pub(crate) fn set_policy(&mut self, policy: &Policy, after: &mut After<T>) -> bool {
+    pub(crate) fn set_policy(&mut self, policy: &Policy, after: &mut After) -> bool {
         if self.buffering.is_some() || self.inlet.is_some() || self.outlet.is_some() {
             return false;
         }
@@ -253,7 +261,7 @@ impl<T> Queue<T> {
     }
 
     /// Takes over an offer from the one slot. No value: an extended receive has it.
-    pub(crate) fn adopt_offer(&mut self, value: Option<T>, waker: Option<Waker>, has_turn: bool) {
+    pub(crate) fn adopt_offer(&mut self, value: Option<Erased>, waker: Option<Waker>, has_turn: bool) {
         let standing = if value.is_some() { Standing::Waiting } else { Standing::Held(Handle::END) };
         self.held_offers += u32::from(value.is_none());
         let ticket = FIRST_TICKET;
@@ -278,6 +286,14 @@ impl<T> Queue<T> {
 
     pub(crate) fn adopt_watcher(&mut self, waker: Waker) {
         self.watchers.adopt(waker);
+    }
+
+    /// Whether a link joins this half to the other.
+    pub(crate) fn is_linked(&self) -> bool {
+        #[cfg(feature = "link")]
+        return self.remote.is_some();
+        #[cfg(not(feature = "link"))]
+        false
     }
 
     /// Whether a receive may find something here.
@@ -315,14 +331,14 @@ impl<T> Queue<T> {
 
     /// Takes an offer out. The state of its choice may hold the last reference to a waker, so it is dropped
     /// outside the lock.
-    fn remove(&mut self, index: usize, after: &mut After<T>) -> Option<Offer<T>> {
-        let offer = self.offers.remove(index)?;
-        after.decisions.extend(offer.choice.as_ref().map(|(decision, _)| decision.clone()));
-        Some(offer)
+    fn remove(&mut self, index: usize, after: &mut After) -> Option<Offer> {
+        after.decisions.extend(self.offers.get(index)?.choice.as_ref().map(|(decision, _)| decision.clone()));
+        // Mostly the first one, and that is moved less often so.
+        if index == 0 { self.offers.pop_front() } else { self.offers.remove(index) }
     }
 
     /// Takes an ownerless offer out, and drops its value outside the lock.
-    fn discard_offer(&mut self, index: usize, after: &mut After<T>) {
+    fn discard_offer(&mut self, index: usize, after: &mut After) {
         if let Some(offer) = self.remove(index, after) {
             after.stale.add(offer.waker);
             let value = offer.value.back();
@@ -332,6 +348,7 @@ impl<T> Queue<T> {
         }
     }
 
+    #[inline]
     fn find(&self, ticket: u64) -> Option<usize> {
         self.offers.binary_search_by_key(&ticket, |o| o.ticket).ok()
     }
@@ -357,11 +374,11 @@ impl<T> Queue<T> {
     pub(crate) fn offer(
         &mut self,
         handle: Handle,
-        source: &mut Source<'_, T>,
+        source: &mut Source<'_>,
         choice: Option<(&Arc<Decision>, u32)>,
         ends: Ends,
         waker: &Waker,
-        after: &mut After<T>,
+        after: &mut After,
     ) -> Offered {
         #[cfg(feature = "link")]
         self.needs_agent_for(handle, after);
@@ -401,10 +418,10 @@ impl<T> Queue<T> {
 
     /// Makes room for one more waiting sender under the bound. Senders that a claim holds back do not count
     /// against the claimer.
-    fn make_room(&mut self, handle: Handle, after: &mut After<T>) -> Result<(), Why> {
+    fn make_room(&mut self, handle: Handle, after: &mut After) -> Result<(), Why> {
         let Some(bound) = self.senders_bound else { return Ok(()) };
         let apart = self.sender_claimed && self.acts(handle);
-        let waits = |o: &Offer<T>| matches!(o.standing, Standing::Waiting) && (!apart || o.handle == handle);
+        let waits = |o: &Offer| matches!(o.standing, Standing::Waiting) && (!apart || o.handle == handle);
         if self.offers.iter().filter(|o| waits(o)).count() < bound.max as usize {
             return Ok(());
         }
@@ -418,7 +435,7 @@ impl<T> Queue<T> {
     }
 
     /// Announces a new offer to the party that may take it. `true`: a receiver waited for one.
-    fn announce(&mut self, ticket: u64, handle: Handle, after: &mut After<T>) -> bool {
+    fn announce(&mut self, ticket: u64, handle: Handle, after: &mut After) -> bool {
         if self.credits.is_some() {
             #[cfg(feature = "link")]
             self.ask_for_bytes(after);
@@ -440,10 +457,10 @@ impl<T> Queue<T> {
     pub(crate) fn try_offer(
         &mut self,
         handle: Handle,
-        source: &mut Source<'_, T>,
+        source: &mut Source<'_>,
         own: Branching<'_>,
         ends: Ends,
-        after: &mut After<T>,
+        after: &mut After,
     ) -> Offered {
         if let Some(why) = self.no_more_sends(ends) {
             return if commit(own) { Offered::Failed(why) } else { Offered::ChoiceGone };
@@ -462,9 +479,7 @@ impl<T> Queue<T> {
         if admit == Admit::Refuse {
             return Offered::Failed(Why::Refused);
         }
-        if let Some(value) = source.take() {
-            self.admit(admit, value, after);
-        }
+        self.admit(admit, source, after);
         self.wake_watchers(&mut after.wakes);
         Offered::Admitted
     }
@@ -493,25 +508,26 @@ impl<T> Queue<T> {
         self.buffering.as_mut().map_or(Admit::Wait, |buffering| buffering.admit(queued))
     }
 
-    fn admit(&mut self, admit: Admit, value: T, after: &mut After<T>) {
+    /// Takes a value in, if there is one.
+    fn admit(&mut self, admit: Admit, source: &mut Source<'_>, after: &mut After) {
         if let (Some(credits), Some(outlet)) = (&mut self.credits, &mut self.outlet) {
             *credits -= 1;
             #[cfg(feature = "link")]
             if let Some(bytes) = self.remote.as_mut().and_then(|remote| remote.take_bytes()) {
-                after.dropped.push(value);
+                after.dropped.extend(source.take());
                 return self.say(Word::Sent { value: bytes }, after);
             }
-            return outlet.tell(FromSender::Sent(value), &mut after.wakes);
+            return source.take().into_iter().for_each(|value| outlet.tell(FromSender::Sent(value), &mut after.wakes));
         }
         if self.make_place(admit, after) {
-            self.buffer.push_back(value);
+            self.buffer.push_from(source);
         } else {
-            after.dropped.push(value);
+            after.dropped.extend(source.take());
         }
     }
 
     /// Makes the place in the buffer that the policy grants one more value. `false`: it grants none.
-    fn make_place(&mut self, admit: Admit, after: &mut After<T>) -> bool {
+    fn make_place(&mut self, admit: Admit, after: &mut After) -> bool {
         match admit {
             Admit::DropThis => return false,
             Admit::DropOldest => after.dropped.extend(self.buffer.pop_front()),
@@ -522,7 +538,7 @@ impl<T> Queue<T> {
     }
 
     /// Admits waiting offers as far as the policy allows, and wakes receivers for the admitted values.
-    fn refill(&mut self, after: &mut After<T>) {
+    fn refill(&mut self, after: &mut After) {
         let before = self.offers.len();
         self.lend_in_turn(&mut after.wakes);
         self.admit_waiting(after);
@@ -532,7 +548,7 @@ impl<T> Queue<T> {
         }
     }
 
-    fn admit_waiting(&mut self, after: &mut After<T>) {
+    fn admit_waiting(&mut self, after: &mut After) {
         if self.sealed || self.poison.is_some() {
             return;
         }
@@ -579,8 +595,9 @@ impl<T> Queue<T> {
             if let Some(mut offer) = self.remove(index, after) {
                 #[cfg(feature = "link")]
                 self.admit_bytes(admit, &mut offer.value, after);
-                if let Some(value) = offer.value.take() {
-                    self.admit(admit, value, after);
+                let mut value = offer.value.take();
+                if value.is_some() {
+                    self.admit(admit, &mut Source::Far(&mut value), after);
                 }
                 self.tell_taken(offer, after);
             }
@@ -588,6 +605,7 @@ impl<T> Queue<T> {
     }
 
     /// Decides the choice of the offer at `index`, and the taker's own choice.
+    #[inline]
     fn settle(&self, index: usize, own: Branching<'_>, wakes: &mut Wakes) -> Settled {
         match &self.offers[index].choice {
             Some((decision, branch)) => decision.settle(*branch, own, wakes),
@@ -597,7 +615,7 @@ impl<T> Queue<T> {
     }
 
     /// Moves a dead offer out of the queue, so that no later scan visits it.
-    fn strand(&mut self, index: usize, after: &mut After<T>) {
+    fn strand(&mut self, index: usize, after: &mut After) {
         if let Some(offer) = self.remove(index, after) {
             let (ticket, handle, value) = (offer.ticket, offer.handle, offer.value.back());
             self.stranded.push(Stranded { ticket, handle, value });
@@ -606,7 +624,7 @@ impl<T> Queue<T> {
 
     /// Fails the offer. One from elsewhere goes back there at once; the owner of any other fetches its value.
     /// Returns the index to continue with.
-    fn fail(&mut self, index: usize, why: Why, after: &mut After<T>) -> usize {
+    fn fail(&mut self, index: usize, why: Why, after: &mut After) -> usize {
         if self.offers[index].far.is_some() {
             if let Some(offer) = self.remove(index, after)
                 && let Some(far) = offer.far
@@ -633,7 +651,7 @@ impl<T> Queue<T> {
     }
 
     /// Reports that the offer has been taken: wakes its sender here, or notifies it elsewhere.
-    fn tell_taken(&mut self, offer: Offer<T>, after: &mut After<T>) {
+    fn tell_taken(&mut self, offer: Offer, after: &mut After) {
         after.wakes.add(offer.waker);
         if let Some(far) = offer.far {
             self.tell_inlet(far.of, FromReceiver::Taken(far.number), after);
@@ -644,10 +662,10 @@ impl<T> Queue<T> {
     pub(crate) fn look(
         &mut self,
         ticket: u64,
-        source: &mut Source<'_, T>,
+        source: &mut Source<'_>,
         ends: Ends,
         waker: &Waker,
-        after: &mut After<T>,
+        after: &mut After,
     ) -> Stand {
         let Some(index) = self.find(ticket) else {
             // A stranded offer is dead, not taken: its choice was decided for another branch.
@@ -696,13 +714,7 @@ impl<T> Queue<T> {
     }
 
     /// Withdraws an offer of a pooled value that does not stand for the asking choice, or learns its outcome.
-    pub(crate) fn retract(
-        &mut self,
-        ticket: u64,
-        pool: &Pool<T>,
-        waker: &Waker,
-        after: &mut After<T>,
-    ) -> Poll<Retracted> {
+    pub(crate) fn retract(&mut self, ticket: u64, pool: &Pool, waker: &Waker, after: &mut After) -> Poll<Retracted> {
         let Some(index) = self.find(ticket) else {
             let stranded = self.stranded.iter().position(|s| s.ticket == ticket);
             let Some(stranded) = stranded else { return Poll::Ready(Retracted::Taken) };
@@ -735,9 +747,9 @@ impl<T> Queue<T> {
     pub(crate) fn withdraw(
         &mut self,
         ticket: u64,
-        source: &mut Source<'_, T>,
+        source: &mut Source<'_>,
         for_good: bool,
-        after: &mut After<T>,
+        after: &mut After,
     ) -> Stand {
         let Some(index) = self.find(ticket) else {
             if let Some(index) = self.stranded.iter().position(|s| s.ticket == ticket) {
@@ -790,7 +802,7 @@ impl<T> Queue<T> {
 
     /// Withdraws an offer that does not stand for the asking choice. `false`: an extended receive has the
     /// value, or an agent, which is asked for it.
-    pub(crate) fn take_back(&mut self, ticket: u64, source: &mut Source<'_, T>, after: &mut After<T>) -> bool {
+    pub(crate) fn take_back(&mut self, ticket: u64, source: &mut Source<'_>, after: &mut After) -> bool {
         // For an expiring offer, the answer is awaited unchanged.
         let expires = self.away(ticket).is_some_and(|away| away.asked_back && !away.anew);
         let back = matches!(self.withdraw(ticket, source, false, after), Stand::Taken);
@@ -809,11 +821,11 @@ impl<T> Queue<T> {
     }
 
     /// Handles the drop of a handle of a shared sender, and drops what its dropped sends have left behind.
-    pub(crate) fn sender_handle_gone(&mut self, handle: Handle, after: &mut After<T>) {
+    pub(crate) fn sender_handle_gone(&mut self, handle: Handle, after: &mut After) {
         #[cfg(feature = "link")]
         self.drop_all_spent(handle, after);
         self.drop_kept(handle, after);
-        let left = |o: &&mut Offer<T>| o.handle == handle && o.owner == Owner::Operation;
+        let left = |o: &&mut Offer| o.handle == handle && o.owner == Owner::Operation;
         for offer in self.offers.iter_mut().filter(left) {
             if matches!(&offer.standing, Standing::Away(away) if away.abandoned) {
                 offer.owner = Owner::Nobody;
@@ -822,7 +834,7 @@ impl<T> Queue<T> {
     }
 
     /// Drops the values that dropped sends of this handle have left behind.
-    fn drop_kept(&mut self, handle: Handle, after: &mut After<T>) {
+    fn drop_kept(&mut self, handle: Handle, after: &mut After) {
         if !self.kept.is_empty() {
             let theirs = self.kept.list().extract_if(.., |kept| kept.handle == handle);
             after.dropped.extend(theirs.map(|kept| kept.value));
@@ -835,17 +847,17 @@ impl<T> Queue<T> {
     pub(crate) fn settle_forgotten(
         &mut self,
         handle: Handle,
-        slot: &mut Option<T>,
-        after: &mut After<T>,
+        source: &mut Source<'_>,
+        after: &mut After,
     ) -> Option<MessageId> {
         #[cfg(feature = "link")]
         self.drop_all_spent(handle, after);
-        let forgotten = |o: &Offer<T>| {
+        let forgotten = |o: &Offer| {
             o.handle == handle && o.owner == Owner::Operation && matches!(o.value, Value::Here(_) | Value::Pooled(_))
         };
         #[cfg(feature = "link")]
-        let forgotten = |o: &Offer<T>| forgotten(o) && !matches!(o.standing, Standing::Away(_) | Standing::Held(_));
-        while slot.is_none()
+        let forgotten = |o: &Offer| forgotten(o) && !matches!(o.standing, Standing::Away(_) | Standing::Held(_));
+        while source.is_empty()
             && let Some(index) = self.offers.iter().position(forgotten)
         {
             // An open choice is decided now, for no branch, so that its other offers are dead too. A reserved
@@ -864,22 +876,22 @@ impl<T> Queue<T> {
             }
             if let Some(mut offer) = self.remove(index, after) {
                 after.stale.add(offer.waker.take());
-                *slot = offer.value.take();
+                source.put_back(offer.value.take());
                 if let Standing::Failed(Failed::Unknown(id)) = offer.standing {
                     return Some(id);
                 }
             }
         }
-        if slot.is_none()
+        if source.is_empty()
             && let Some(index) = self.stranded.iter().position(|s| s.handle == handle)
         {
-            *slot = self.stranded.swap_remove(index).value;
+            source.put_back(self.stranded.swap_remove(index).value);
         }
-        if slot.is_none()
+        if source.is_empty()
             && let Some(index) = self.kept.iter().position(|kept| kept.handle == handle)
         {
             let kept = self.kept.swap_remove(index);
-            *slot = Some(kept.value);
+            source.put_back(Some(kept.value));
             return kept.unknown;
         }
         None
@@ -907,7 +919,7 @@ impl<T> Queue<T> {
     }
 
     /// Makes a post ownerless, because its handle was dropped.
-    pub(crate) fn let_go(&mut self, ticket: u64, ends: Ends, after: &mut After<T>) {
+    pub(crate) fn let_go(&mut self, ticket: u64, ends: Ends, after: &mut After) {
         let Some(index) = self.find(ticket) else { return };
         let settled = self.is_settled(ticket, ends);
         let offer = &mut self.offers[index];
@@ -930,11 +942,11 @@ impl<T> Queue<T> {
     }
 
     /// Drops ownerless offers of a channel that has ended, because no receive will take them.
-    pub(crate) fn drop_ownerless(&mut self, ends: Ends, after: &mut After<T>) {
+    pub(crate) fn drop_ownerless(&mut self, ends: Ends, after: &mut After) {
         if self.no_more_sends(ends).is_none() {
             return;
         }
-        let ownerless = |o: &Offer<T>| o.owner == Owner::Nobody && matches!(o.standing, Standing::Waiting);
+        let ownerless = |o: &Offer| o.owner == Owner::Nobody && matches!(o.standing, Standing::Waiting);
         while let Some(index) = self.offers.iter().position(ownerless) {
             self.discard_offer(index, after);
         }
@@ -942,16 +954,17 @@ impl<T> Queue<T> {
 
     // ---- receiving
 
-    /// Takes a value for a receive of this handle.
+    /// Takes a value for a receive of this handle, into its slot.
     pub(crate) fn take(
         &mut self,
         handle: Handle,
         own: Branching<'_>,
         extended: bool,
         ends: Ends,
-        after: &mut After<T>,
-    ) -> Took<T> {
-        self.take_in_line(handle, own, extended, ends, after)
+        into: &mut dyn AnySlot,
+        after: &mut After,
+    ) -> Took {
+        self.take_in_line(handle, own, extended, ends, into, after)
     }
 
     /// Like [`take`](Self::take), inlined into the most frequent receives.
@@ -962,8 +975,9 @@ impl<T> Queue<T> {
         own: Branching<'_>,
         extended: bool,
         ends: Ends,
-        after: &mut After<T>,
-    ) -> Took<T> {
+        into: &mut dyn AnySlot,
+        after: &mut After,
+    ) -> Took {
         #[cfg(feature = "link")]
         self.needs_agent_for(handle, after);
         self.begin_use(&mut after.wakes);
@@ -1001,29 +1015,25 @@ impl<T> Queue<T> {
                 return Took::ChoiceGone;
             }
             #[cfg(feature = "link")]
-            let value = match self.remote {
-                None => self.buffer.pop_front(),
-                Some(_) => {
-                    let decoded = self.take_decoded_first();
-                    self.buffer.pop_front().or(decoded)
-                }
-            };
-            #[cfg(not(feature = "link"))]
-            let value = self.buffer.pop_front();
+            let decoded = if self.remote.is_some() { self.take_decoded_first() } else { None };
+            let is_taken = self.buffer.pop_into(into);
+            #[cfg(feature = "link")]
+            let is_taken = is_taken || decoded.map(|value| put(into, value)).is_some();
             if extended {
                 self.held.push(handle);
             } else {
                 self.refill(after);
             }
-            if let Some(value) = value {
-                return Took::Value(value, None);
+            if is_taken {
+                return Took::Value(None);
             }
         }
         // Retired: pending sends are refused. In a buffer whose places are held, an offer waits for one of
         // them.
         if !ends.no_receivers && (self.buffering.is_none() || self.held.is_empty()) {
-            match self.take_offer(handle, own, extended, after) {
-                Took::Nothing => {}
+            match self.take_offer(handle, own, extended, into, after) {
+                // As in `finish_take`.
+                nothing @ Took::Nothing => std::mem::forget(nothing),
                 took => {
                     self.release_asks(handle, after);
                     return took;
@@ -1041,7 +1051,14 @@ impl<T> Queue<T> {
         Took::Nothing
     }
 
-    fn take_offer(&mut self, handle: Handle, own: Branching<'_>, extended: bool, after: &mut After<T>) -> Took<T> {
+    fn take_offer(
+        &mut self,
+        handle: Handle,
+        own: Branching<'_>,
+        extended: bool,
+        into: &mut dyn AnySlot,
+        after: &mut After,
+    ) -> Took {
         let mut index = 0;
         while index < self.offers.len() {
             let offer = &self.offers[index];
@@ -1092,6 +1109,7 @@ impl<T> Queue<T> {
             }
             let offer = &mut self.offers[index];
             let Some(value) = offer.value.take() else { return Took::Nothing };
+            put(into, value);
             if extended {
                 offer.standing = Standing::Held(handle);
                 self.held_offers += 1;
@@ -1099,19 +1117,19 @@ impl<T> Queue<T> {
                 if let Some((of, number)) = offer.far.as_ref().map(|far| (far.of, far.number)) {
                     self.tell_inlet(of, FromReceiver::Held(number), after);
                 }
-                return Took::Value(value, Some(ticket));
+                return Took::Value(Some(ticket));
             }
             if let Some(offer) = self.remove(index, after) {
                 self.tell_taken(offer, after);
             }
-            return Took::Value(value, None);
+            return Took::Value(None);
         }
         Took::Nothing
     }
 
     /// Registers a receive that found no value. An error: the bound on pending receivers refuses it.
     #[inline]
-    pub(crate) fn watch(&mut self, handle: Handle, waker: &Waker, after: &mut After<T>) -> Result<(), RecvError> {
+    pub(crate) fn watch(&mut self, handle: Handle, waker: &Waker, after: &mut After) -> Result<(), RecvError> {
         if let Some(bound) = self.receivers_bound
             && !self.watchers.has(handle)
             && self.watchers.counted() >= bound.max as usize
@@ -1161,7 +1179,7 @@ impl<T> Queue<T> {
     }
 
     /// Unregisters a receive that is ready or dropped.
-    pub(crate) fn unwatch(&mut self, handle: Handle, after: &mut After<T>) {
+    pub(crate) fn unwatch(&mut self, handle: Handle, after: &mut After) {
         let due = self.watchers.remove(handle, &mut after.stale);
         self.end_turn(&mut after.wakes);
         self.release_asks(handle, after);
@@ -1170,7 +1188,7 @@ impl<T> Queue<T> {
 
     /// Like [`unwatch`](Self::unwatch), for an agent that has passed its wake on to a receive at another
     /// node.
-    pub(super) fn unwatch_quietly(&mut self, handle: Handle, after: &mut After<T>) {
+    pub(super) fn unwatch_quietly(&mut self, handle: Handle, after: &mut After) {
         self.watchers.remove(handle, &mut after.stale);
         self.end_turn(&mut after.wakes);
         self.release_asks(handle, after);
@@ -1178,7 +1196,7 @@ impl<T> Queue<T> {
 
     /// Records that a receive was polled but did not look, because its choice is decided, or reserved, for
     /// another branch.
-    pub(crate) fn step_aside(&mut self, handle: Handle, after: &mut After<T>) {
+    pub(crate) fn step_aside(&mut self, handle: Handle, after: &mut After) {
         let due = self.watchers.step_aside(handle);
         self.end_turn(&mut after.wakes);
         self.settle_wakes(due, after);
@@ -1192,19 +1210,19 @@ impl<T> Queue<T> {
 
     /// After a woken receive has looked or left: passes its wake on if a value is left.
     #[inline]
-    fn settle_wakes(&mut self, due: Due, after: &mut After<T>) {
+    fn settle_wakes(&mut self, due: Due, after: &mut After) {
         if !due.is_nothing() {
             self.settle_wakes_due(due, after);
         }
     }
 
     /// Wakes the next receive that has not looked in this round, if a value is left.
-    pub(super) fn pass_on(&mut self, after: &mut After<T>) {
+    pub(super) fn pass_on(&mut self, after: &mut After) {
         self.settle_wakes_due(Due { pass_on: true, patience: false }, after);
     }
 
     #[cold]
-    fn settle_wakes_due(&mut self, due: Due, after: &mut After<T>) {
+    fn settle_wakes_due(&mut self, due: Due, after: &mut After) {
         if !self.has_left() {
             self.watchers.nothing_left();
         } else if due.pass_on && !self.receiver_claimed {
@@ -1215,7 +1233,7 @@ impl<T> Queue<T> {
     /// Whether another receive may take something, or ask for it.
     #[inline]
     fn has_left(&self) -> bool {
-        let left = |offer: &Offer<T>| {
+        let left = |offer: &Offer| {
             matches!(offer.standing, Standing::Waiting)
                 && self.acts(offer.handle)
                 && offer.far.as_ref().is_none_or(|far| far.ask.is_none())
@@ -1288,7 +1306,7 @@ impl<T> Queue<T> {
     }
 
     /// Ends an extended receive: its send completes, or its place in the buffer becomes free.
-    pub(crate) fn release(&mut self, handle: Handle, ticket: Option<u64>, after: &mut After<T>) {
+    pub(crate) fn release(&mut self, handle: Handle, ticket: Option<u64>, after: &mut After) {
         if let Some(ticket) = ticket {
             if let Some(index) = self.find(ticket)
                 && let Some(offer) = self.remove(index, after)
@@ -1314,7 +1332,7 @@ impl<T> Queue<T> {
 
     /// Releases what an end still holds when it receives again: it has one receive at a time, so it forgot
     /// that.
-    pub(crate) fn release_forgotten(&mut self, handle: Handle, after: &mut After<T>) {
+    pub(crate) fn release_forgotten(&mut self, handle: Handle, after: &mut After) {
         while self.held_offers > 0
             && let Some(ticket) = self.offers.iter().find(|o| o.standing == Standing::Held(handle)).map(|o| o.ticket)
         {
@@ -1326,8 +1344,8 @@ impl<T> Queue<T> {
     }
 
     /// Ends every extended receive, because the receiver was dropped.
-    pub(crate) fn release_all(&mut self, after: &mut After<T>) {
-        let held = |o: &Offer<T>| matches!(o.standing, Standing::Held(_));
+    pub(crate) fn release_all(&mut self, after: &mut After) {
+        let held = |o: &Offer| matches!(o.standing, Standing::Held(_));
         while let Some(ticket) = self.offers.iter().find(|o| held(o)).map(|o| o.ticket) {
             self.release(Handle::END, Some(ticket), after);
         }
@@ -1340,7 +1358,7 @@ impl<T> Queue<T> {
     /// Records that the node that keeps the receiver has retired the channel, if it was asked to, or has
     /// left.
     #[cfg(feature = "serde")]
-    pub(crate) fn has_retired(&mut self, after: &mut After<T>) {
+    pub(crate) fn has_retired(&mut self, after: &mut After) {
         if matches!(self.retires, Retires::Asked) {
             self.retires = Retires::Done;
             self.wake_all_watchers(&mut after.wakes);
@@ -1353,7 +1371,7 @@ impl<T> Queue<T> {
     }
 
     /// Registers a task that waits only for the end.
-    pub(crate) fn wait_for_end(&mut self, handle: Handle, sending: bool, waker: &Waker, after: &mut After<T>) {
+    pub(crate) fn wait_for_end(&mut self, handle: Handle, sending: bool, waker: &Waker, after: &mut After) {
         match self.idle.iter_mut().find(|i| i.handle == handle && i.sending == sending) {
             Some(idle) => after.stale.store(&mut idle.waker, waker),
             None => {
@@ -1384,7 +1402,7 @@ impl<T> Queue<T> {
 
     /// An offer's choice is open again, or a claim has ended: wakes the receivers that passed offers over or
     /// were held back.
-    pub(crate) fn rouse(&mut self, after: &mut After<T>) {
+    pub(crate) fn rouse(&mut self, after: &mut After) {
         self.refill(after);
         if self.has_left() {
             self.wake_watchers(&mut after.wakes);
@@ -1393,7 +1411,7 @@ impl<T> Queue<T> {
 
     /// Ends a claim of the receiver. Receives that it held back look again; if the channel has ended
     /// meanwhile, all of them return.
-    pub(crate) fn end_receiver_claim(&mut self, ends: Ends, after: &mut After<T>) {
+    pub(crate) fn end_receiver_claim(&mut self, ends: Ends, after: &mut After) {
         self.rouse(after);
         if ends.no_senders {
             self.wake_all_watchers(&mut after.wakes);
@@ -1401,7 +1419,7 @@ impl<T> Queue<T> {
     }
 
     /// Destroys the buffered values; offers stay for their owners to take back.
-    pub(crate) fn poison(&mut self, reason: Reason, after: &mut After<T>) {
+    pub(crate) fn poison(&mut self, reason: Reason, after: &mut After) {
         if self.poison.is_none() {
             self.poison = Some(reason);
         }
@@ -1410,7 +1428,7 @@ impl<T> Queue<T> {
     }
 
     /// Drops the buffered values: no receiver is left.
-    pub(crate) fn discard(&mut self, after: &mut After<T>) {
+    pub(crate) fn discard(&mut self, after: &mut After) {
         after.dropped.extend(self.buffer.take());
     }
 }

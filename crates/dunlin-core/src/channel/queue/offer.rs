@@ -6,6 +6,7 @@ use std::task::Waker;
 #[cfg(feature = "link")]
 use super::encoded::{Linked, Reading};
 use super::value::Value;
+use crate::channel::erased::Erased;
 use crate::choice::decision::Decision;
 use crate::error::{Failed, MessageId, RecvError, Why};
 use crate::handle::Handle;
@@ -34,13 +35,13 @@ pub(super) enum Known {
     AskedBack,
 }
 
-pub(super) struct Offer<T> {
+pub(super) struct Offer {
     pub(super) ticket: u64,
     pub(super) handle: Handle,
     pub(super) owner: Owner,
     /// It waits only for the receivers that were woken for it.
     pub(super) has_turn: bool,
-    pub(super) value: Value<T>,
+    pub(super) value: Value,
     pub(super) standing: Standing,
     /// Its choice and the branch of that; `None`: firm.
     pub(super) choice: Option<(Arc<Decision>, u32)>,
@@ -51,11 +52,11 @@ pub(super) struct Offer<T> {
     pub(super) known: Known,
     /// A link's part of it.
     #[cfg(feature = "link")]
-    pub(super) linked: Linked<T>,
+    pub(super) linked: Linked,
 }
 
 #[cfg(feature = "link")]
-impl<T> Offer<T> {
+impl Offer {
     /// Drops bytes that were granted and are no longer needed. `true`: there were some. A read of them
     /// becomes useless.
     pub(super) fn forget_encoded(&mut self) -> bool {
@@ -139,25 +140,26 @@ pub(super) struct Ask {
 }
 
 /// The value of a send that was dropped.
-pub(super) struct Kept<T> {
+pub(super) struct Kept {
     pub(super) handle: Handle,
-    pub(super) value: T,
+    pub(super) value: Erased,
     /// Set if it is unknown whether a receive took the value.
     pub(super) unknown: Option<MessageId>,
 }
 
 /// The rest of an offer whose choice was decided for another branch.
-pub(super) struct Stranded<T> {
+pub(super) struct Stranded {
     pub(super) ticket: u64,
     pub(super) handle: Handle,
     /// `None`: the value is in the choice's pool.
-    pub(super) value: Option<T>,
+    pub(super) value: Option<Erased>,
 }
 
 /// The result of a receive's look.
-pub(crate) enum Took<T> {
-    /// A value. For an extended receive, with the ticket to release if the sender waits for that.
-    Value(T, Option<u64>),
+pub(crate) enum Took {
+    /// A value, which is in the receive's slot. For an extended receive, with the ticket to release if the
+    /// sender waits for that.
+    Value(Option<u64>),
     /// No value will come.
     Ended(RecvError),
     /// No value yet.
@@ -167,7 +169,7 @@ pub(crate) enum Took<T> {
     /// This offer is taken if its value can be decoded. That is done without the lock, and then the receive
     /// looks again.
     #[cfg(feature = "link")]
-    Reads(Box<Reading<T>>),
+    Reads(Box<Reading>),
     /// The first value in the buffer cannot be decoded. Its send is complete, so the channel is poisoned to
     /// notify both ends.
     #[cfg(feature = "link")]

@@ -21,6 +21,7 @@ use super::events::{ByLink, FromSender};
 use super::offer::{Known, Standing};
 use super::value::Value;
 use crate::channel::after::After;
+use crate::channel::erased::Erased;
 use crate::channel::policy::Window;
 use crate::error::Why;
 use crate::handle::Handle;
@@ -28,9 +29,9 @@ use crate::wake;
 
 /// The open offers and requests of a sending half when its agent takes over.
 #[derive(Debug)]
-pub struct Open<T> {
+pub struct Open<V> {
     /// Offers whose values have gone out, with their tickets. `true`: a choice's, which was reserved.
-    pub offers: Vec<(u64, T, bool)>,
+    pub offers: Vec<(u64, V, bool)>,
     /// Offers of choices that are requested, with the request:
     /// [`Outlet::reserve`](crate::agent::Outlet::reserve) must be tried again.
     pub requests: Vec<(u64, u64)>,
@@ -48,24 +49,19 @@ pub enum Returned {
 }
 
 /// The remains of a link that was given up.
-pub(super) struct Past<T> {
+#[derive(Default)]
+pub(super) struct Past {
     /// How many values had been decoded.
     reads: u64,
     /// Arrived messages, for the agent to decode.
     pub(super) returned: Vec<Returned>,
     /// Values buffered as bytes: they must be decoded and [brought back](Queue::bring_back).
-    buffered: Vec<Reading<T>>,
+    buffered: Vec<Reading>,
 }
 
-impl<T> Default for Past<T> {
-    fn default() -> Self {
-        Self { reads: 0, returned: Vec::new(), buffered: Vec::new() }
-    }
-}
-
-impl<T> Queue<T> {
+impl Queue {
     /// Makes the receiver's agent stand by. `false`: not possible now.
-    pub(crate) fn link_outlet(&mut self, mut remote: Remote<T>) -> bool {
+    pub(crate) fn link_outlet(&mut self, mut remote: Remote) -> bool {
         let is_quiet = self.outlet.as_ref().is_some_and(|outlet| outlet.events.is_empty());
         if !is_quiet || self.inlet.is_some() || self.carried > 0 || self.sender_leaving || !self.is_plain() {
             return false;
@@ -80,7 +76,7 @@ impl<T> Queue<T> {
     }
 
     /// Makes the sender's agent stand by. `false`: not possible now.
-    pub(crate) fn link_inlet(&mut self, mut remote: Remote<T>) -> bool {
+    pub(crate) fn link_inlet(&mut self, mut remote: Remote) -> bool {
         let is_quiet = self.inlet.as_ref().is_some_and(|inlet| inlet.events.is_empty());
         let promises = self.lending.on || self.lending.window == Window::None;
         let has_told = promises && self.lending.owed == 0 && !self.lending.is_below;
@@ -127,7 +123,7 @@ impl<T> Queue<T> {
     }
 
     /// Makes the agent take over, if it stands by.
-    pub(crate) fn unlink(&mut self, after: &mut After<T>) {
+    pub(crate) fn unlink(&mut self, after: &mut After) {
         let Some(mut remote) = self.remote.take_if(|remote| remote.has_agent()) else { return };
         let past = self.past.get_or_insert_default();
         for bytes in self.buffer.take_encoded() {
@@ -150,20 +146,20 @@ impl<T> Queue<T> {
     }
 
     /// Makes the agent take over for good.
-    pub(crate) fn keep_agent(&mut self, after: &mut After<T>) {
+    pub(crate) fn keep_agent(&mut self, after: &mut After) {
         self.keeps_agent = true;
         self.unlink(after);
     }
 
     /// Makes an agent take over for a handle of a shared end.
     #[inline]
-    pub(super) fn needs_agent_for(&mut self, handle: Handle, after: &mut After<T>) {
+    pub(super) fn needs_agent_for(&mut self, handle: Handle, after: &mut After) {
         if handle != Handle::END && self.remote.is_some() {
             self.keep_agent(after);
         }
     }
 
-    fn unlink_outlet(&mut self, after: &mut After<T>) {
+    fn unlink_outlet(&mut self, after: &mut After) {
         let Some(outlet) = &mut self.outlet else { return };
         outlet.link = None;
         after.wakes.add(outlet.waker.take());
@@ -175,7 +171,7 @@ impl<T> Queue<T> {
         }
     }
 
-    fn unlink_inlet(&mut self, after: &mut After<T>) {
+    fn unlink_inlet(&mut self, after: &mut After) {
         if let Some(inlet) = &mut self.inlet {
             inlet.link = None;
             after.wakes.add(inlet.waker.take());
@@ -204,7 +200,7 @@ impl<T> Queue<T> {
     }
 
     /// Hands the open offers of this sending half to its agent. `None`: the agent still stands by.
-    pub(crate) fn take_over(&mut self) -> Option<Open<T>> {
+    pub(crate) fn take_over(&mut self) -> Option<Open<Erased>> {
         if self.remote.is_some() {
             return None;
         }
@@ -216,7 +212,7 @@ impl<T> Queue<T> {
             if !matches!(&offer.standing, Standing::Away(away) if away.demanded_by.is_none()) {
                 continue;
             }
-            let here = |offer: &mut super::Offer<T>| match offer.value {
+            let here = |offer: &mut super::Offer| match offer.value {
                 Value::Here(_) => offer.value.take(),
                 _ => None,
             };
@@ -228,7 +224,7 @@ impl<T> Queue<T> {
 
     /// Hands the messages that arrived at this receiving half to its agent, with the values to be decoded and
     /// [brought back](Queue::bring_back). `None`: the agent still stands by.
-    pub(crate) fn take_returned(&mut self) -> Option<(Vec<Returned>, Vec<Reading<T>>)> {
+    pub(crate) fn take_returned(&mut self) -> Option<(Vec<Returned>, Vec<Reading>)> {
         if self.remote.is_some() {
             return None;
         }

@@ -15,11 +15,14 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 
 use super::{
-    Chan, Guard, HELD, Handle, Inner, NO_RECEIVER, NO_SENDER, OFFER, POISONED, Post, QUEUED, RETIRED, Source, WATCHED,
-    publish, store,
+    AnyChan, AnyGuard, HELD, Handle, Inner, NO_RECEIVER, NO_SENDER, OFFER, POISONED, Post, QUEUED, RETIRED, WATCHED,
+    move_value, publish, store,
 };
 use crate::channel::after::After;
+use crate::channel::erased::AnySlot;
 use crate::channel::queue::encoded::{Encoding, ForSlot, Slot};
+use crate::channel::queue::put;
+use crate::channel::queue::value::Source;
 use crate::choice::ChoiceCx;
 use crate::error::{Failed, RecvError};
 use crate::waits::Doing;
@@ -32,63 +35,64 @@ pub(super) const SLOT: u32 = HELD;
 const ENDED: u32 = NO_SENDER | NO_RECEIVER | RETIRED | POISONED;
 
 /// The result of a poll, or the lock, if the slot cannot serve the operation.
-type ByLink<'g, T, R> = Result<Poll<R>, Guard<'g, Inner<T>>>;
+type ByLink<'g, 'v, R> = Result<Poll<R>, AnyGuard<'g, 'v>>;
 
 /// Whether there is a link, so that the slots may be in use.
 #[inline(always)]
-pub(super) fn is_linked<T>(g: &Guard<'_, Inner<T>>) -> bool {
-    g.queue.as_ref().is_some_and(|queue| queue.remote.is_some())
+pub(super) fn is_linked(g: &AnyGuard<'_, '_>) -> bool {
+    g.queue.as_ref().is_some_and(|queue| queue.is_linked())
 }
 
 /// Moves the contents of the slots, if a link uses them, into the queue.
 #[inline]
-pub(super) fn empty_slot<T>(g: &mut Guard<'_, Inner<T>>) {
+pub(super) fn empty_slot(g: &mut AnyGuard<'_, '_>) {
     if g.has(QUEUED | SLOT) {
         move_to_queue(g);
     }
 }
 
 #[cold]
-fn move_to_queue<T>(g: &mut Guard<'_, Inner<T>>) {
+fn move_to_queue(g: &mut AnyGuard<'_, '_>) {
     let is_watched = g.has(WATCHED);
     g.clear(SLOT | WATCHED);
-    let Inner { value, waiter, queue } = &mut **g;
+    let (value, Inner { waiter, queue }) = g.parts();
     queue.iter_mut().for_each(|queue| queue.adopt_slot(value, waiter, is_watched));
     publish(g);
 }
 
-fn slot<'g, T>(g: &'g mut Guard<'_, Inner<T>>) -> Option<&'g mut Slot> {
+fn slot<'g>(g: &'g mut AnyGuard<'_, '_>) -> Option<&'g mut Slot> {
     Some(&mut g.queue.as_mut()?.remote.as_mut()?.slot)
 }
 
-impl<T> Chan<T> {
+impl<'v> AnyChan<'v> {
     /// Sends the value in `value` through the slot. Returns the lock if there is no link, or something else
     /// is pending.
     #[inline(never)]
     pub(super) fn poll_send_over_link<'g>(
         &'g self,
-        mut g: Guard<'g, Inner<T>>,
+        mut g: AnyGuard<'g, 'v>,
         post: &mut Post,
-        value: &mut Option<T>,
+        value: &mut dyn AnySlot,
         cx: &mut Context<'_>,
-    ) -> ByLink<'g, T, Result<(), Failed>> {
+    ) -> ByLink<'g, 'v, Result<(), Failed>> {
         if post.ticket != 0 {
             return self.poll_sent_over_link(g, post, cx);
         }
-        let may = |g: &Guard<'_, Inner<T>>| {
+        let may = |g: &AnyGuard<'_, 'v>| {
             let is_plain = post.handle == Handle::END && !g.has_any(SLOT | ENDED);
             g.queue.as_ref().filter(|_| is_plain).and_then(|queue| queue.slot_for_send())
         };
-        let (Some(ForSlot { encode, terms, link }), Some(unsent)) = (may(&g), &*value) else { return Err(g) };
+        let (Some(ForSlot { encode, terms, link }), Some(unsent)) = (may(&g), value.at()) else { return Err(g) };
         drop(g);
-        let mut write = || encode(unsent, terms, terms.value_max, cx.waker());
+        // SAFETY: the value of a send is of the channel's type.
+        let mut write = || unsafe { encode(unsent, terms, terms.value_max, cx.waker()) };
         let mut encoded = match &link {
             Some(link) => link.write_request(&mut write),
             None => write().map_ok(|bytes| (bytes, None)),
         };
         if link.is_none() && terms.is_message && matches!(encoded, Poll::Ready(Err(_))) {
             // It may have failed for the places in it.
-            let link = self.state.lock().queue.as_ref().and_then(|queue| queue.link().cloned());
+            let link = self.locked().queue.as_ref().and_then(|queue| queue.link().cloned());
             encoded = link.map_or(encoded, |link| link.write_request(&mut write));
         }
         let (bytes, places) = match encoded {
@@ -102,7 +106,7 @@ impl<T> Chan<T> {
             // An end in the value has an unsettled operation.
             Poll::Pending => return Ok(Poll::Pending),
         };
-        g = self.state.lock();
+        g = self.locked();
         if may(&g).is_none() {
             drop(g);
             if places.is_some() {
@@ -114,9 +118,7 @@ impl<T> Chan<T> {
         let stale = g.waiter.replace(wake::keep(cx.waker()));
         let offered = g.queue.as_mut().and_then(|queue| queue.offer_in_slot(bytes, places));
         let Some((ticket, waker)) = offered else { return Err(g) };
-        if let Some(value) = value.take() {
-            g.value = Some(value);
-        }
+        move_value(value, g.value());
         g.set(SLOT);
         drop(g);
         post.ticket = ticket;
@@ -131,10 +133,10 @@ impl<T> Chan<T> {
     /// Waits for the word of the home that the value has been taken.
     fn poll_sent_over_link<'g>(
         &self,
-        mut g: Guard<'g, Inner<T>>,
+        mut g: AnyGuard<'g, 'v>,
         post: &mut Post,
         cx: &Context<'_>,
-    ) -> ByLink<'g, T, Result<(), Failed>> {
+    ) -> ByLink<'g, 'v, Result<(), Failed>> {
         if !g.has(SLOT) {
             return Err(g);
         }
@@ -149,7 +151,7 @@ impl<T> Chan<T> {
             return Ok(Poll::Pending);
         }
         slot(&mut g).into_iter().for_each(|slot| *slot = Slot::Empty);
-        let value = g.value.take();
+        let value = g.value().take();
         g.clear(SLOT);
         drop(g);
         let sent = self.sent(post);
@@ -161,9 +163,9 @@ impl<T> Chan<T> {
     #[cold]
     fn send_encoded(
         &self,
-        encoding: Encoding<T>,
+        encoding: Encoding,
         post: &mut Post,
-        value: &mut Option<T>,
+        value: &mut dyn AnySlot,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Failed>> {
         let mut after = After::new();
@@ -178,7 +180,7 @@ impl<T> Chan<T> {
     /// Handles the home's word that a receive has returned the value of the offer in the slot. `false`: the
     /// slot does not hold that offer.
     pub(crate) fn hear_taken(&self, ticket: u64) -> bool {
-        let mut g = self.state.lock();
+        let mut g = self.locked();
         if !g.has(SLOT) {
             return false;
         }
@@ -196,7 +198,7 @@ impl<T> Chan<T> {
 
     /// Puts an offer of the sending half into the slot. `Err`: something else is pending.
     pub(crate) fn hear_offer(&self, number: u64, value: Bytes, has_places: bool) -> Result<(), Bytes> {
-        let mut g = self.state.lock();
+        let mut g = self.locked();
         if g.has_any(ENDED) {
             return Err(value);
         }
@@ -218,12 +220,13 @@ impl<T> Chan<T> {
     #[inline(never)]
     pub(super) fn poll_take_over_link<'g>(
         &'g self,
-        mut g: Guard<'g, Inner<T>>,
+        mut g: AnyGuard<'g, 'v>,
         handle: Handle,
         extended: bool,
+        into: &mut dyn AnySlot,
         cx: &mut Context<'_>,
         choice: Option<&ChoiceCx>,
-    ) -> ByLink<'g, T, Result<(T, Option<u64>), RecvError>> {
+    ) -> ByLink<'g, 'v, Result<Option<u64>, RecvError>> {
         let is_plain = handle == Handle::END && !extended && choice.is_none() && !g.has_any(ENDED);
         if !is_plain || !is_linked(&g) {
             empty_slot(&mut g);
@@ -234,7 +237,7 @@ impl<T> Chan<T> {
         };
         drop(g);
         reading.decode();
-        g = self.state.lock();
+        g = self.locked();
         if reading.is_readable()
             && let Some(waker) = g.queue.as_mut().and_then(|queue| queue.take_from_slot(&mut reading))
         {
@@ -245,7 +248,8 @@ impl<T> Chan<T> {
                 wake::wake(waker);
             }
             if let Some(Ok(value)) = reading.into_value() {
-                return Ok(Poll::Ready(Ok((value, None))));
+                put(into, value);
+                return Ok(Poll::Ready(Ok(None)));
             }
             unreachable!("it is readable");
         }
@@ -257,14 +261,14 @@ impl<T> Chan<T> {
         publish(&mut g);
         drop(g);
         after.done();
-        Ok(self.poll_take_queued(handle, extended, cx, choice))
+        Ok(self.poll_take_queued(self.lock(), handle, extended, into, cx, choice))
     }
 
     fn watch_slot<'g>(
         &self,
-        mut g: Guard<'g, Inner<T>>,
+        mut g: AnyGuard<'g, 'v>,
         cx: &Context<'_>,
-    ) -> ByLink<'g, T, Result<(T, Option<u64>), RecvError>> {
+    ) -> ByLink<'g, 'v, Result<Option<u64>, RecvError>> {
         let is_free = matches!(slot(&mut g), Some(Slot::Empty));
         if !is_free || !g.queue.as_ref().is_some_and(|queue| queue.may_take_from_slot()) {
             empty_slot(&mut g);
