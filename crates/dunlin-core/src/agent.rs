@@ -39,8 +39,9 @@
 //! complete at once; a send without one waits there, and no message for it crosses. So granted and buffered
 //! places together never exceed n, and both ends behave like those of a buffer in one memory:
 //! - *retire*, from either end, keeps the values that were sent. If the receiver retires, receives wait for
-//!   values on their way until the sender's half has answered ([`Inlet::retire`]). Until then the receiver's
-//!   half promises places for sends that have waited there since before;
+//! values on their way until the sender's half has answered
+//! ([`Inlet::retire`](crate::agent::RawInlet::retire)). Until then the receiver's   half promises places for
+//! sends that have waited there since before;
 //! - *poison*, from either end, destroys buffered values and those on their way;
 //! - an extended receive keeps its place until the release.
 //!
@@ -54,8 +55,8 @@
 //!
 //! | message | call at the sender's half | the value |
 //! |---|---|---|
-//! | `Taken`, `Released` | [`Outlet::taken`] | is dropped |
-//! | `Held` | [`Outlet::held`]; `Released` follows | is dropped |
+//! | `Taken`, `Released` | [`Outlet::taken`](crate::agent::RawOutlet::taken) | is dropped |
+//! | `Held` | [`Outlet::held`](crate::agent::RawOutlet::held); `Released` follows | is dropped |
 //! | `Failed` | [`Outlet::failed`] | is returned; `None` if it never left |
 //! | an answer to a withdrawal: not taken | [`Outlet::withdrawn`] | is returned; `None` if it never left |
 //! | `Abort` | [`Outlet::give_back`] | is returned |
@@ -74,7 +75,7 @@
 //!   and both agents are dropped.
 //! - *The receiver is dropped.* [`FromReceiver::Gone`], or [`FromReceiver::Down`], is not the last event:
 //!   offers on their way fail when they arrive, and their values come back. The carrier calls
-//!   [`Outlet::gone`]. [`Event::Retired`] answers, unless the channel was retired before, and no offer
+//!   [`Outlet::gone`](crate::agent::RawOutlet::gone). [`Event::Retired`] answers, unless the channel was retired before, and no offer
 //!   follows it. Both agents are dropped when that answer has reached the receiver's half and that half's
 //!   events until then have come back, or at [`Event::Gone`].
 //! - *A node is lost for good.* At the sender's half: [`Outlet::lost`] for every value that is kept, then
@@ -142,7 +143,7 @@ fn name_of(chan: &AnyChan<'_>, far: Option<(Handle, u64)>) -> Option<PassedOn> {
 /// An event from the sending half to an agent. Tickets name its offers.
 #[derive(Debug)]
 pub enum Event<T> {
-    /// This value was sent on a [credit](Outlet::credit): its send is complete. It has no ticket, and the
+    /// This value was sent on a [credit](RawOutlet::credit): its send is complete. It has no ticket, and the
     /// agent reports nothing about it.
     Sent(T),
     /// A send offers this value. The agent now owns it and must report the outcome.
@@ -289,7 +290,7 @@ macro_rules! with_values {
             }
 
             /// Like [`reserve`](Self::reserve), for a carrier that can read a value [where it was
-            /// sent](Inlet::offer_unread). A carrier always uses the same one of the two.
+            /// sent](RawInlet::offer_unread). A carrier always uses the same one of the two.
             pub fn reserve_unread(&self, ticket: u64) -> Reserved<Given<T>> {
                 self.raw.reserve_unread(ticket).map(|given| given.map(Self::value))
             }
@@ -494,7 +495,7 @@ impl<T> Lack<T> {
         Self(Arc::downgrade(sender.chan()))
     }
 
-    /// Like [`Inlet::unmatched`].
+    /// Like [`Inlet::unmatched`](crate::agent::RawInlet::unmatched).
     pub fn unmatched(&self, missing: Option<Arc<dyn Missing>>) {
         if let Some(chan) = self.0.upgrade() {
             chan.set_unmatched(missing);

@@ -73,7 +73,7 @@ impl RawInlet {
     }
 
     /// The name of the offer under this number, for an outlet of the same channel that
-    /// [forwards](Outlet::passed_on) it.
+    /// [forwards](RawOutlet::passed_on) it.
     pub fn passes_on(&self, number: u64) -> PassedOn {
         PassedOn { channel: self.chan.any().record.id(), of: self.of(), number }
     }
@@ -134,9 +134,10 @@ impl RawInlet {
         })
     }
 
-    /// How many places the sender's half may be given now ([`Outlet::credit`]). They belong to it from this
-    /// call on, and more follow as [`FromReceiver::Credit`]. A FIFO of n gives those of the n that are free,
-    /// at most 1024; an unbounded buffer gives 1024; every other policy none, ever.
+    /// How many places the sender's half may be given now
+    /// ([`Outlet::credit`](crate::agent::RawOutlet::credit)). They belong to it from this call on, and more
+    /// follow as [`FromReceiver::Credit`]. A FIFO of n gives those of the n that are free, at most 1024; an
+    /// unbounded buffer gives 1024; every other policy none, ever.
     ///
     /// An agent that never calls this gets no places, and offers every value.
     pub fn credits(&self) -> u32 {

@@ -121,7 +121,7 @@ struct Joint<O> {
     inlet: RawInlet,
     /// Requests (ticket, request) for offers whose choice was busy.
     later: Vec<(u64, u64)>,
-    /// Offers granted to the inlet as they are, [unread](Inlet::offer_unread): they come back without a
+    /// Offers granted to the inlet as they are, [unread](RawInlet::offer_unread): they come back without a
     /// value.
     unread: BTreeSet<u64>,
     receiver_gone: bool,

@@ -197,7 +197,7 @@ impl RawLoneOutlet {
     }
 
     /// Like [`reserve`](Self::reserve), for a carrier that can read a value [where it was
-    /// sent](super::Inlet::offer_unread).
+    /// sent](super::RawInlet::offer_unread).
     pub(crate) fn reserve_unread(&self, number: u64) -> Reserved<Given<Erased>> {
         self.demand(number, true)
     }
@@ -221,7 +221,7 @@ impl RawLoneOutlet {
         }
     }
 
-    /// Like [`Outlet::passed_on`](super::Outlet::passed_on).
+    /// Like [`Outlet::passed_on`](super::RawOutlet::passed_on).
     pub fn passed_on(&self, number: u64) -> Option<PassedOn> {
         let far = self.chan.any().with_queue(|queue, _, _| queue.demanded_far_source(self.lone.handle, number));
         name_of(self.chan.any(), far)

@@ -168,7 +168,7 @@ impl RawOutlet {
     }
 
     /// Like [`reserve`](Self::reserve), for a carrier that can read a value [where it was
-    /// sent](Inlet::offer_unread). A carrier always uses the same one of the two.
+    /// sent](RawInlet::offer_unread). A carrier always uses the same one of the two.
     pub(crate) fn reserve_unread(&self, ticket: u64) -> Reserved<Given<Erased>> {
         self.reserve_given(ticket, true)
     }
@@ -178,8 +178,9 @@ impl RawOutlet {
         self.chan.any().with_queue(|queue, _, after| queue.reserve(ticket, reads, &reserver, after))
     }
 
-    /// Identifies this offer among those of [its inlet](Inlet::passes_on), if it came from elsewhere itself
-    /// and has not been received here. Only its receive, wherever that is, permits the use of the ends in it.
+    /// Identifies this offer among those of [its inlet](RawInlet::passes_on), if it came from elsewhere
+    /// itself and has not been received here. Only its receive, wherever that is, permits the use of the ends
+    /// in it.
     pub fn passed_on(&self, ticket: u64) -> Option<PassedOn> {
         let far = self.chan.any().with_queue(|queue, _, _| queue.far_source(ticket));
         name_of(self.chan.any(), far)

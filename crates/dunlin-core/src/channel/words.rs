@@ -211,7 +211,7 @@ pub trait Link: Send + Sync {
         None
     }
 
-    /// Reports that a receive waits, as [requested](crate::agent::Inlet::ask_awaited). The rules of
+    /// Reports that a receive waits, as [requested](crate::agent::RawInlet::ask_awaited). The rules of
     /// [`say`](Self::say) hold.
     fn awaited(&self) -> Option<Waker> {
         None

@@ -326,7 +326,7 @@ impl AnyOutlet {
         self.agent.poll(cx)
     }
 
-    /// [`Outlet::credit`].
+    /// [`Outlet::credit`](crate::agent::RawOutlet::credit).
     pub fn credit(&self, places: u32) {
         self.agent.credit(places);
     }
@@ -336,12 +336,12 @@ impl AnyOutlet {
         self.agent.reserve(ticket)
     }
 
-    /// [`Outlet::taken`].
+    /// [`Outlet::taken`](crate::agent::RawOutlet::taken).
     pub fn taken(&self, ticket: u64) {
         self.agent.taken(ticket);
     }
 
-    /// [`Outlet::held`].
+    /// [`Outlet::held`](crate::agent::RawOutlet::held).
     pub fn held(&self, ticket: u64) {
         self.agent.held(ticket);
     }
@@ -354,7 +354,7 @@ impl AnyOutlet {
         self.agent.give_back(ticket, value);
     }
 
-    /// [`Outlet::end_again`].
+    /// [`Outlet::end_again`](crate::agent::RawOutlet::end_again).
     pub fn end_again(&self, retired: bool) {
         self.agent.end_again(retired);
     }
@@ -369,7 +369,7 @@ impl AnyOutlet {
         self.agent.withdrawn(ticket, value);
     }
 
-    /// [`Outlet::passed_on`].
+    /// [`Outlet::passed_on`](crate::agent::RawOutlet::passed_on).
     pub fn passed_on(&self, ticket: u64) -> Option<PassedOn> {
         self.agent.passed_on(ticket)
     }
@@ -384,27 +384,27 @@ impl AnyOutlet {
         self.agent.down();
     }
 
-    /// [`Outlet::poll_gone`].
+    /// [`Outlet::poll_gone`](crate::agent::RawOutlet::poll_gone).
     pub fn poll_gone(&self, cx: &Context<'_>) -> Poll<()> {
         self.agent.poll_gone(cx)
     }
 
-    /// [`Outlet::poll_stirs`].
+    /// [`Outlet::poll_stirs`](crate::agent::RawOutlet::poll_stirs).
     pub fn poll_stirs(&self, cx: &Context<'_>) -> Poll<()> {
         self.agent.poll_stirs(cx)
     }
 
-    /// [`Outlet::own_node_leaves`].
+    /// [`Outlet::own_node_leaves`](crate::agent::RawOutlet::own_node_leaves).
     pub fn own_node_leaves(&self) {
         self.agent.own_node_leaves();
     }
 
-    /// [`Outlet::unmatched`].
+    /// [`Outlet::unmatched`](crate::agent::RawOutlet::unmatched).
     pub fn unmatched(&self, missing: Option<Arc<dyn Missing>>) {
         self.agent.unmatched(missing);
     }
 
-    /// [`Outlet::unsaid`].
+    /// [`Outlet::unsaid`](crate::agent::RawOutlet::unsaid).
     pub fn unsaid(&self) -> usize {
         self.agent.unsaid()
     }
@@ -459,17 +459,17 @@ impl AnyOutlet {
         self.agent.word_sink()
     }
 
-    /// [`Outlet::retire`].
+    /// [`Outlet::retire`](crate::agent::RawOutlet::retire).
     pub fn retire(&self) {
         self.agent.retire();
     }
 
-    /// [`Outlet::gone`], [`LoneOutlet::gone`].
+    /// [`Outlet::gone`](crate::agent::RawOutlet::gone), [`LoneOutlet::gone`](crate::agent::RawLoneOutlet::gone).
     pub fn gone(&self) {
         self.agent.gone();
     }
 
-    /// [`Outlet::poison`].
+    /// [`Outlet::poison`](crate::agent::RawOutlet::poison).
     pub fn poison(&self, reason: Reason) {
         self.agent.poison(reason);
     }
@@ -490,7 +490,7 @@ impl AnyInlet {
         self.agent.channel()
     }
 
-    /// [`Inlet::passes_on`].
+    /// [`Inlet::passes_on`](crate::agent::RawInlet::passes_on).
     pub fn passes_on(&self, number: u64) -> PassedOn {
         self.agent.passes_on(number)
     }
@@ -501,12 +501,12 @@ impl AnyInlet {
         self.agent.poll(cx).map(|event| event.map(|value| Value(Message::Here(value, shape))))
     }
 
-    /// [`Inlet::credits`].
+    /// [`Inlet::credits`](crate::agent::RawInlet::credits).
     pub fn credits(&self) -> u32 {
         self.agent.credits()
     }
 
-    /// [`Inlet::credits_anew`].
+    /// [`Inlet::credits_anew`](crate::agent::RawInlet::credits_anew).
     pub fn credits_anew(&self, promised: u32) -> u32 {
         self.agent.credits_anew(promised)
     }
@@ -564,7 +564,7 @@ impl AnyInlet {
         if self.agent.is_lone() { None } else { Some(Arc::new(OfReceiver(self.agent.chan().clone()))) }
     }
 
-    /// [`Inlet::lend_at_most`].
+    /// [`Inlet::lend_at_most`](crate::agent::RawInlet::lend_at_most).
     pub fn lend_at_most(&self, places: u32) {
         self.agent.lend_at_most(places);
     }
@@ -588,12 +588,12 @@ impl AnyInlet {
         self.agent.push(value.into_erased(self.shape)).map_err(|value| self.value(value))
     }
 
-    /// [`Inlet::buffered`].
+    /// [`Inlet::buffered`](crate::agent::RawInlet::buffered).
     pub fn buffered(&self) -> usize {
         self.agent.buffered()
     }
 
-    /// [`Inlet::ask_awaited`].
+    /// [`Inlet::ask_awaited`](crate::agent::RawInlet::ask_awaited).
     pub fn ask_awaited(&self) {
         self.agent.ask_awaited();
     }
@@ -603,22 +603,22 @@ impl AnyInlet {
         self.agent.down();
     }
 
-    /// [`Inlet::poll_gone`].
+    /// [`Inlet::poll_gone`](crate::agent::RawInlet::poll_gone).
     pub fn poll_gone(&self, cx: &Context<'_>) -> Poll<()> {
         self.agent.poll_gone(cx)
     }
 
-    /// [`Inlet::poll_stirs`].
+    /// [`Inlet::poll_stirs`](crate::agent::RawInlet::poll_stirs).
     pub fn poll_stirs(&self, cx: &Context<'_>) -> Poll<()> {
         self.agent.poll_stirs(cx)
     }
 
-    /// [`Inlet::own_node_leaves`].
+    /// [`Inlet::own_node_leaves`](crate::agent::RawInlet::own_node_leaves).
     pub fn own_node_leaves(&self) {
         self.agent.own_node_leaves();
     }
 
-    /// [`Inlet::unmatched`].
+    /// [`Inlet::unmatched`](crate::agent::RawInlet::unmatched).
     pub fn unmatched(&self, missing: Option<Arc<dyn Missing>>) {
         self.agent.unmatched(missing);
     }
@@ -631,12 +631,12 @@ impl AnyInlet {
         self.agent.offer(number, value.into_erased(self.shape));
     }
 
-    /// [`Inlet::offer_unread`].
+    /// [`Inlet::offer_unread`](crate::agent::RawInlet::offer_unread).
     pub fn offer_unread(&self, number: u64) {
         self.agent.offer_unread(number);
     }
 
-    /// [`Inlet::grant_unread`].
+    /// [`Inlet::grant_unread`](crate::agent::RawInlet::grant_unread).
     #[must_use = "`false`: the value is wanted here"]
     pub fn grant_unread(&self, number: u64, request: u64) -> bool {
         self.agent.grant_unread(number, request)
@@ -659,12 +659,12 @@ impl AnyInlet {
         self.agent.is_of_coming()
     }
 
-    /// [`Inlet::is_demanded`].
+    /// [`Inlet::is_demanded`](crate::agent::RawInlet::is_demanded).
     pub fn is_demanded(&self) -> bool {
         self.agent.is_demanded()
     }
 
-    /// [`Inlet::offer_choice`].
+    /// [`Inlet::offer_choice`](crate::agent::RawInlet::offer_choice).
     pub fn offer_choice(&self, number: u64, choice: u128) {
         self.agent.offer_choice(number, choice);
     }
@@ -686,17 +686,17 @@ impl AnyInlet {
         self.agent.withdraw(number).map(|value| value.map(|value| self.value(value)))
     }
 
-    /// [`Inlet::revoke`].
+    /// [`Inlet::revoke`](crate::agent::RawInlet::revoke).
     pub fn revoke(&self, number: u64) {
         self.agent.revoke(number);
     }
 
-    /// [`Inlet::retire`].
+    /// [`Inlet::retire`](crate::agent::RawInlet::retire).
     pub fn retire(&self) {
         self.agent.retire();
     }
 
-    /// [`Inlet::poison`].
+    /// [`Inlet::poison`](crate::agent::RawInlet::poison).
     pub fn poison(&self, reason: Reason) {
         self.agent.poison(reason);
     }
@@ -727,7 +727,7 @@ pub trait WordSink: Send + Sync {
     /// The word, if the agent does not stand by.
     fn hear(&self, word: Word) -> Result<(), Word>;
 
-    /// [`Inlet::ask_awaited`]. Does nothing at a sender's half.
+    /// [`Inlet::ask_awaited`](crate::agent::RawInlet::ask_awaited). Does nothing at a sender's half.
     fn ask_awaited(&self) {}
 }
 

@@ -104,21 +104,21 @@ pub enum FromReceiver<T> {
     /// another half: it has not been taken.
     Withdrawn(u64, Option<T>),
     /// The offer had been forwarded to another half, whose node is lost: it is unknown whether it was
-    /// received there. No value: it is [unread](crate::agent::Inlet::offer_unread).
+    /// received there. No value: it is [unread](crate::agent::RawInlet::offer_unread).
     Lost(u64, Option<T>, MessageId),
     /// A receiver requests this offer of a choice; the second number names the request. For an
-    /// [unread](crate::agent::Inlet::offer_unread) offer: a receiver here needs its value, which the carrier
+    /// [unread](crate::agent::RawInlet::offer_unread) offer: a receiver here needs its value, which the carrier
     /// [supplies](crate::agent::Inlet::bring).
     Reserve(u64, u64),
     /// The receiver that had reserved the offer gives it up; the offer stands. No value: it is unread.
     Abort(u64, Option<T>),
-    /// This many more places for the sender: see [`Outlet::credit`](crate::agent::Outlet::credit).
+    /// This many more places for the sender: see [`Outlet::credit`](crate::agent::RawOutlet::credit).
     Credit(u32),
     /// The receiver came in a message and is now used for the first time: it looks for a value, or waits for
     /// the channel's end. Until now the carrier did not have to move the channel here. (If the receiver ends
     /// the channel, that event comes without this one.)
     Used,
-    /// Answers [`Inlet::ask_awaited`](crate::agent::Inlet::ask_awaited): a receive waits.
+    /// Answers [`Inlet::ask_awaited`](crate::agent::RawInlet::ask_awaited): a receive waits.
     Awaited,
     /// This half retired the channel.
     Retired,
@@ -178,7 +178,7 @@ pub enum Given<T> {
     /// The value.
     Value(T),
     /// The offer of a value that is still where it was sent: see
-    /// [`Inlet::offer_unread`](crate::agent::Inlet::offer_unread).
+    /// [`Inlet::offer_unread`](crate::agent::RawInlet::offer_unread).
     Unread,
     /// An unread offer, given back by a half that could not read it.
     Unreadable,
