@@ -56,3 +56,20 @@ fn processes_on_two_workers_share_a_library() -> Result {
         Ok(())
     })
 }
+
+#[test]
+fn processes_on_two_workers_read_each_character_of_a_port_once() -> Result {
+    dunlin::__rt::block_on_workers(Some(2), async {
+        let program = Program::new();
+        // The process that opens the port ends before any other reads.
+        program.spawn("port", "(define in (open-input-string (make-string 20000 #\\a)))")?.await?;
+        let text = "(let read ((n 0)) (if (eof-object? (read-char in)) n (read (+ n 1))))";
+        let readers = [0; 4].map(|_| program.spawn("reader", text));
+        let mut read = 0;
+        for reader in readers {
+            read += reader?.await?.to_string().parse::<u32>()?;
+        }
+        assert_eq!(read, 20_000);
+        Ok(())
+    })
+}

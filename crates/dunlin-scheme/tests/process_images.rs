@@ -3,7 +3,7 @@
 mod common;
 
 use common::{damaged, scheme};
-use dunlin_scheme::{ReadError, Scheme, WriteError};
+use dunlin_scheme::{ReadError, Scheme};
 
 const COUNTER: &str = "
     (define (count n)
@@ -169,10 +169,17 @@ fn a_map_with_processes_and_tags_as_keys_is_found_in_elsewhere() {
 }
 
 #[test]
-fn a_process_with_a_port_of_its_program_is_not_written() {
-    let code = "(define (wait port) (?) (write 'x port))";
-    let (mut here, process) = parked(code, "(spawn (lambda () (wait (open-output-string))))");
-    assert_eq!(here.write_process(process), Some(Err(WriteError::Port)));
+fn copy_of_a_process_uses_the_ports_of_its_original() {
+    let code = "(define (wait port main) (?) (write 'x port) (! main (get-output-string port)) (wait port main))";
+    let (mut here, process) = parked(code, "(define main (self)) (spawn (lambda () (wait (open-output-string) main)))");
+    let image = here.write_process(process).unwrap().unwrap();
+    let copy = here.read_process(&image).unwrap();
+    here.define_process("original", process);
+    here.define_process("copy", copy);
+    assert_eq!(
+        here.eval("test", "(! original 1) (define one (?)) (! copy 1) (list one (?))").unwrap(),
+        "(\"x\" \"xx\")"
+    );
     assert_eq!(here.write_process(12345), None);
 }
 
@@ -202,7 +209,7 @@ fn damaged_processes_are_refused_or_run() {
         }
     }
     assert!(refused > rounds / 4 && ran > rounds / 50, "{refused} refused, {ran} ran");
-    assert_eq!(there.read_process(b"DSI\x03\x03\x00\x00\x00\x00\x00\x05"), Err(ReadError::Unsound));
+    assert_eq!(there.read_process(b"DSI\x04\x03\x00\x00\x00\x00\x00\x05"), Err(ReadError::Unsound));
 }
 
 /// A map is a tree in the order of its keys. The copy of a process has another number, and the same place.

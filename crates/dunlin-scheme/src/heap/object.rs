@@ -39,7 +39,7 @@ pub(crate) enum Tag {
     Condition,
     /// Default, converter, and a number that tells it from others.
     Parameter,
-    /// A number in the machine's table of ports.
+    /// Its process, or a fixnum for a port that every program has; its kind.
     Port,
     /// Winders, handlers, parameters.
     Marks,

@@ -442,7 +442,7 @@
 
 (define current-output-port (make-parameter (%console)))
 (define current-error-port (make-parameter (%console)))
-(define current-input-port (make-parameter (open-input-string "")))
+(define current-input-port (make-parameter (%no-input)))
 (define (%out port) (if (pair? port) (car port) (current-output-port)))
 (define (%in port) (if (pair? port) (car port) (current-input-port)))
 (define (display object . port) (%display object (%out port)))
@@ -492,4 +492,6 @@
 (define (call-with-port port receiver)
   (let ((value (receiver port))) (close-port port) value))
 (define (call-with-output-string receiver)
-  (let ((port (open-output-string))) (receiver port) (get-output-string port)))
+  (let ((port (open-output-string)))
+    (receiver port)
+    (let ((text (get-output-string port))) (close-port port) text)))

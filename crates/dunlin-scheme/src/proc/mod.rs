@@ -4,12 +4,14 @@
 //! - [`table`]: all processes of a program, by number;
 //! - [`channel`]: what processes ask of channels; [`ends`]: which process holds which ends;
 //!   [`operations`]: what is under way;
+//! - [`port`]: a process that is a port;
 //! - [`host`]: which process runs next, and what time it is.
 
 mod channel;
 mod ends;
 mod host;
 mod operations;
+mod port;
 mod process;
 mod table;
 
@@ -17,5 +19,6 @@ pub use channel::{Branch, Channels, Operation, Outcome, Refusal};
 pub use host::Host;
 pub(crate) use host::Local;
 pub(crate) use operations::Operations;
+pub(crate) use port::{Block, Port, PortKind};
 pub(crate) use process::{Letter, OwnGlobal, Parting, Process, Wait};
 pub(crate) use table::{OUTSIDE, Table, is_outside};

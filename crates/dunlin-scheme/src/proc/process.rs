@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use super::port::Port;
 use crate::error::Error;
 use crate::heap::word::NIL;
 use crate::heap::{Mentions, Parcel, Space, Word};
@@ -45,6 +46,10 @@ pub(crate) struct Process {
     pub(crate) is_queued: bool,
     /// Whether its last turn ended because the fuel was used up.
     pub(crate) is_busy: bool,
+    /// Whether it runs a procedure, and not the forms of a text.
+    pub(crate) is_spawned: bool,
+    /// What it keeps if it is a port: then it runs no code.
+    pub(crate) port: Option<Box<Port>>,
 }
 
 /// A process's copy of a global.
@@ -69,6 +74,8 @@ impl Process {
             wait: Wait::Ready,
             is_queued: false,
             is_busy: false,
+            is_spawned: false,
+            port: None,
         }
     }
 
@@ -93,6 +100,7 @@ impl Process {
             + self.mailbox.items.capacity() * size_of::<Item>()
             + 8 * (self.mailbox.words + self.mailbox.mentions.as_ref().map_or(0, |mentions| mentions.words()))
             + self.own.capacity() * size_of::<OwnGlobal>()
+            + self.port.as_ref().map_or(0, |port| size_of::<Port>() + port.kind.len())
     }
 }
 

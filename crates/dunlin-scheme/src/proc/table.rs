@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::port::Port;
 use super::process::{Letter, Process};
 
 /// Processes by number. A number names a slot and which of its processes, so none is used twice.
@@ -120,9 +121,15 @@ impl Table {
         }
     }
 
-    /// The numbers of all processes but the one that runs.
+    /// What a process that is a port keeps.
+    pub(crate) fn port(&mut self, pid: u64) -> Option<&mut Port> {
+        self.parked(pid)?.port.as_deref_mut()
+    }
+
+    /// The numbers of all processes but the one that runs, and but for ports.
     pub(crate) fn pids(&self) -> Vec<u64> {
-        self.slots.iter().filter_map(|slot| slot.process.as_ref()).map(|process| process.pid).collect()
+        let processes = self.slots.iter().filter_map(|slot| slot.process.as_ref());
+        processes.filter(|process| process.port.is_none()).map(|process| process.pid).collect()
     }
 }
 

@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::port::{Port, PortKind};
 use crate::code::{Index, Instruction};
 use crate::compile::Inline;
 use crate::expand::env::Syntaxes;
@@ -62,7 +61,6 @@ pub(crate) struct Program {
     pub(super) open: HashMap<u32, Word>,
     /// Globals that keep their first value: those of libraries.
     pub(super) once: HashSet<u32>,
-    pub(super) ports: Vec<Port>,
     pub(super) next_number: i64,
     pub(super) names: NodeNames,
     /// Where `%process` begins: what every process but the main one runs.
@@ -85,7 +83,6 @@ impl Program {
             global_names: Vec::new(),
             open: HashMap::new(),
             once: HashSet::new(),
-            ports: vec![Port::new(PortKind::Console)],
             next_number: 0,
             names: NodeNames::new(),
             process_entry: 0,

@@ -26,7 +26,7 @@ pub(crate) const MAIN: u64 = 0;
 struct End {
     pid: u64,
     links: BTreeSet<u64>,
-    exit: Option<Parcel>,
+    exit: Option<Arc<Parcel>>,
 }
 
 /// What came for a process that ran.
@@ -277,7 +277,7 @@ impl Machine {
         self.parting = None;
         let Process { pid, ref mut links, .. } = *self.running;
         let links = std::mem::take(links);
-        let exit = error.map(|error| self.exit(pid, &links, error, object));
+        let exit = error.map(|error| Arc::new(self.exit(pid, &links, error, object)));
         self.clear();
         self.running.pid = NONE;
         self.forget_operation(pid);
@@ -344,7 +344,6 @@ impl Machine {
         let limit = self.heap.limit();
         let mut ends = vec![end];
         while let Some(End { pid: ended, links, exit }) = ends.pop() {
-            let exit = exit.map(Arc::new);
             for to in links {
                 let is_running = self.running.pid == to;
                 let table = &mut self.commons.table;
@@ -353,6 +352,14 @@ impl Machine {
                     continue;
                 };
                 process.links.remove(&ended);
+                if let Some(port) = &process.port {
+                    if exit.is_some() || port.owner == Some(ended) {
+                        let links = std::mem::take(&mut process.links);
+                        table.remove(to);
+                        ends.push(End { pid: to, links, exit: exit.clone() });
+                    }
+                    continue;
+                }
                 let Some(exit) = &exit else { continue };
                 process.mailbox.push_exit(ended, exit.clone());
                 if is_running || !process.mailbox.exceeds(limit) {
@@ -364,9 +371,17 @@ impl Machine {
         }
     }
 
+    /// Ends a process that is a port, as one whose procedure has returned.
+    pub(super) fn end_port(&mut self, pid: u64) {
+        if let Some(process) = self.commons.table.take(pid) {
+            self.commons.table.remove(pid);
+            self.tell(End { pid, links: process.links, exit: None });
+        }
+    }
+
     /// Raises an object in one process.
     pub(super) fn tell_one(&mut self, to: u64, object: Word) {
-        let exit = Some(self.heap.pack(object).0);
+        let exit = Some(Arc::new(self.heap.pack(object).0));
         self.tell(End { pid: u64::MAX, links: [to].into(), exit });
     }
 
@@ -449,6 +464,7 @@ impl Machine {
         process.space = Space::new(words, &segments);
         process.frame = frame;
         process.is_queued = true;
+        process.is_spawned = true;
         if is_linked {
             process.links.insert(self.running.pid);
         }
@@ -473,6 +489,9 @@ impl Machine {
         if !is_running && !self.commons.table.is_alive(to) {
             self.pass_ends(message, None);
             return Ok(());
+        }
+        if !is_running && self.commons.table.port(to).is_some() {
+            return self.ask_port(to, message);
         }
         self.pass_ends(message, Some(to));
         let (parcel, copied) = self.heap.pack(message);
@@ -527,7 +546,7 @@ impl Machine {
         self.commons.table.remove(pid);
         self.note_end(pid, error);
         let object = object.map(|object| self.heap.pack(object).0);
-        let exit = Some(self.exit(pid, &process.links, error, object));
+        let exit = Some(Arc::new(self.exit(pid, &process.links, error, object)));
         Some(End { pid, links: process.links, exit })
     }
 
@@ -569,7 +588,7 @@ impl Machine {
             return Ok(());
         }
         let gone = symbol(self.commons.program.symbols.intern("no-process"));
-        let exit = Some(Parcel::of_word(gone));
+        let exit = Some(Arc::new(Parcel::of_word(gone)));
         self.tell(End { pid: from, links: [to].into(), exit });
         self.check_mailbox()
     }
@@ -626,8 +645,11 @@ impl Machine {
         self.commons.table.parked(pid).map(|process| process.bytes())
     }
 
-    /// Writes a process other than the main one, which stays.
+    /// Writes a process other than the main one, which stays: none for a port, which runs no code.
     pub(crate) fn write_process(&mut self, pid: u64) -> Option<std::result::Result<Vec<u8>, WriteError>> {
+        if self.commons.table.port(pid).is_some() {
+            return None;
+        }
         let process = self.commons.table.take(pid)?;
         self.put_away(false);
         self.bring(process);
@@ -644,6 +666,7 @@ impl Machine {
         self.put_away(false);
         let pid = self.commons.table.add();
         self.bring(Box::new(Process::new(pid)));
+        self.running.is_spawned = true;
         let result = self.restore_process(image, Limits::default());
         if result.is_err() {
             self.end(None);

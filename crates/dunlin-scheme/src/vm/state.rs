@@ -68,15 +68,16 @@ impl Machine {
     }
 
     /// Writes the process that runs, and goes on with what was read from the bytes: as if it moved, but for
-    /// its ports and its ends of channels.
+    /// its ends of channels.
     pub(crate) fn rewrite(&mut self) -> Result<(), Error> {
         let failed = |error: &dyn std::error::Error| Error::Image(error.to_string());
-        let limits = Limits { ports: self.commons.program.ports.len(), ends: true, ..Limits::default() };
+        let limits = Limits { ends: true, ..Limits::default() };
         let image = self.process_image(limits).map_err(|e| failed(&e))?;
         let running = &mut *self.running;
         let mut process = Process::new(running.pid);
         process.wait = running.wait;
         process.is_queued = running.is_queued;
+        process.is_spawned = running.is_spawned;
         *running = process;
         self.heap.clear();
         self.restore_process(&image, limits).map_err(|e| failed(&e))

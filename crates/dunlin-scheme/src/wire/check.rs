@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use crate::code::{Index, Instruction};
 use crate::heap::object::{Tag, is_raw_header, size_of, tag_of};
 use crate::heap::word::{
-    HEADER, NIL, PAIR, TAG_MASK, UNSET, Word, as_code, as_symbol, fixnum, fixnum_value, index as index_of, is_fixnum,
-    is_pointer,
+    HEADER, NIL, PAIR, TAG_MASK, UNSET, Word, as_code, as_pid, as_symbol, fixnum, fixnum_value, index as index_of,
+    is_fixnum, is_pointer,
 };
 use crate::num::{IBig, Number};
 
@@ -35,7 +35,6 @@ pub(super) struct Image<'a> {
     pub(super) base: usize,
     pub(super) index: &'a Index,
     pub(super) text: &'a [Instruction],
-    pub(super) ports: usize,
 }
 
 impl Image<'_> {
@@ -99,7 +98,7 @@ impl Image<'_> {
             }
             (Tag::Condition, [kind, _, _, place]) => as_symbol(*kind).is_some() && *place == fixnum(-1),
             (Tag::Parameter, [_, _, number]) => is_fixnum(*number),
-            (Tag::Port, [number]) => *number < fixnum(self.ports as i64),
+            (Tag::Port, [place, kind]) => is_port(*place, *kind),
             (Tag::Marks, [_, _, _]) | (Tag::Cell | Tag::Environment, [_]) => true,
             (Tag::Vector, _) => true,
             (Tag::Values, _) => fields.len() != 1,
@@ -157,4 +156,10 @@ impl Image<'_> {
         let names = self.words[at + 2];
         if self.tag(names) != Some(Tag::Vector) { None } else { Some(size_of(self.words[self.start(names)])) }
     }
+}
+
+/// A process, or one of the two ports that every program has; a kind.
+fn is_port(place: Word, kind: Word) -> bool {
+    let is_known = place == fixnum(0) || place == fixnum(1) || as_pid(place).is_some();
+    is_known && is_fixnum(kind) && (0..4).contains(&fixnum_value(kind))
 }

@@ -11,7 +11,7 @@
 //!
 //! # Format
 //!
-//! `DSI`, the version of the format (3), that of the code (varint); the number of units and their hashes; the
+//! `DSI`, the version of the format (4), that of the code (varint); the number of units and their hashes; the
 //! number of symbols and their texts; the number of programs and their numbers (8 bytes each); the number of
 //! objects; each object; the value. Numbers are varints of
 //! seven bits a byte, the least first. An object is its kind (0 a pair, or the tag plus one), its size
@@ -32,7 +32,7 @@ pub use write::WriteError;
 pub(crate) use write::write;
 
 /// What an image begins with.
-const MAGIC: &[u8; 4] = b"DSI\x03";
+const MAGIC: &[u8; 4] = b"DSI\x04";
 
 /// The bytes that a field begins with.
 mod field {

@@ -27,15 +27,13 @@ pub(crate) struct Limits {
     pub(crate) symbols: usize,
     /// Names of processes and tags of other programs that the machine knows, with those of the image.
     pub(crate) names: usize,
-    /// Ports of the machine that it may name.
-    pub(crate) ports: usize,
     /// Whether it may name ends of channels: they mean something only in the program that wrote it.
     pub(crate) ends: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { bytes: 1 << 30, objects: 1 << 26, symbols: Symbols::COUNT_MAX, names: 1 << 20, ports: 1, ends: false }
+        Self { bytes: 1 << 30, objects: 1 << 26, symbols: Symbols::COUNT_MAX, names: 1 << 20, ends: false }
     }
 }
 
@@ -139,7 +137,7 @@ pub(crate) fn read(
         }
     }
     let root = resolved(root);
-    let image = check::Image { words: &words, starts: &starts, base, index, text, ports: limits.ports };
+    let image = check::Image { words: &words, starts: &starts, base, index, text };
     if !image.is_sound() {
         return Err(ReadError::Unsound);
     }

@@ -16,16 +16,13 @@ use crate::names::{Name, Symbols};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// A port other than the console is state of its machine.
-    #[error("a port cannot be written as bytes")]
-    Port,
     /// An end of a channel stays in its program.
     #[error("an end of a channel cannot be written as bytes")]
     End,
 }
 
 /// Writes what `root` reaches, each object once: what was sent is the same as its copy in a segment.
-/// [`Heap::prepare_sent`] comes before. Of ports and ends of channels it writes those that `limits` allow.
+/// [`Heap::prepare_sent`] comes before. It writes ends of channels if `limits` allow them.
 pub(crate) fn write(
     heap: &Heap,
     symbols: &Symbols,
@@ -37,7 +34,6 @@ pub(crate) fn write(
     let mut writer = Writer {
         heap,
         index,
-        ports: fixnum(limits.ports as i64),
         writes_ends: limits.ends,
         refused: None,
         objects: Vec::new(),
@@ -77,7 +73,6 @@ pub(crate) fn write(
 struct Writer<'a> {
     heap: &'a Heap,
     index: &'a Index,
-    ports: Word,
     writes_ends: bool,
     /// What a word met that cannot be written.
     refused: Option<WriteError>,
@@ -145,7 +140,6 @@ impl Writer<'_> {
             }
             Tag::String => bytes(&mut self.out, heap.text(object).as_bytes()),
             Tag::Bytes => bytes(&mut self.out, &heap.bytes_of(object)),
-            Tag::Port if fields[0] >= self.ports => return Err(WriteError::Port),
             Tag::Closure => {
                 varint(&mut self.out, fields.len() as u64);
                 self.code(fields[0]);

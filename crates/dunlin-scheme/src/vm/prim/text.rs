@@ -173,7 +173,7 @@ impl Machine {
         Ok(text)
     }
 
-    pub(super) fn put_string(&mut self, text: &str) -> Result {
+    pub(in super::super) fn put_string(&mut self, text: &str) -> Result {
         self.charge += text.len() as u64 / 256;
         if text.len() > u32::MAX as usize {
             return Err(Fail::Full);

@@ -123,7 +123,7 @@ fn byte(word: Word) -> Result<u8> {
 }
 
 impl Machine {
-    pub(super) fn bytes_argument(&mut self, word: Word) -> Result<Vec<u8>> {
+    pub(in super::super) fn bytes_argument(&mut self, word: Word) -> Result<Vec<u8>> {
         self.expect(word, Tag::Bytes, "a bytevector")?;
         let bytes = self.heap.bytes_of(word);
         self.charge += bytes.len() as u64 / 256;
