@@ -44,7 +44,10 @@ fn timer_beside_fifty_loops_that_never_wait_is_at_most_10_ms_late() -> Result {
 fn processes_on_two_workers_share_a_library() -> Result {
     dunlin::__rt::block_on_workers(Some(2), async {
         let program = Program::new();
-        let library = "(define-library (a) (export x) (import (dunlin)) (begin (define x (self))))";
+        let (address, mut bodies) = mailbox::<u32>();
+        program.define("rust", &program.address(address))?;
+        let library = "(define-library (a) (export x) (import (dunlin))
+            (begin (eval '(! rust 1)) (define x (let loop ((n 3000)) (if (= n 0) (self) (loop (- n 1)))))))";
         program.spawn("library", library)?.await?;
         let start = |_| program.spawn("user", "(import (a)) (list (pair? (list x)) x)");
         let users = (0..100).map(start).collect::<std::result::Result<Vec<_>, _>>()?;
@@ -53,6 +56,8 @@ fn processes_on_two_workers_share_a_library() -> Result {
             values.insert(user.await?.to_string());
         }
         assert_eq!(values.len(), 1, "{values:?}");
+        assert_eq!(bodies.recv().await?, 1);
+        assert!(bodies.is_empty(), "the body ran more than once");
         Ok(())
     })
 }

@@ -169,18 +169,81 @@ fn continuation_that_enters_a_body_again_changes_no_binding() {
     assert_eq!(value_with(&[], text), "(#t #t)");
 }
 
-#[test]
-fn processes_that_import_at_the_same_time_have_one_value() {
-    let text = "
-        (define-library (a) (export x) (import (dunlin)) (begin (define x (begin (sleep 1) (self)))))
-        (define main (self))
-        (define (go) (eval '(import (a))) (! main (eval 'x)))
-        (spawn go) (spawn go)
-        (define first (?))
-        (equal? first (?))";
+/// The value of a program whose time is virtual, and what it printed.
+fn value_and_output(text: &str) -> (String, String) {
     let mut scheme = Scheme::new();
     scheme.set_virtual_time();
-    assert_eq!(scheme.eval("test", text).unwrap(), "#t");
+    let value = scheme.eval("test", text).unwrap();
+    (value, scheme.take_output())
+}
+
+const SLOW: &str = "
+    (define-library (slow) (export x) (import (dunlin)) (begin (display 'begin) (define x (begin (sleep 1) (self))) (display 'end)))
+    (define main (self))
+    (define (go) (eval '(import (slow))) (! main (eval 'x)))\n";
+
+#[test]
+fn body_runs_once_also_for_processes_that_import_at_the_same_time() {
+    let text = "(spawn go) (spawn go) (spawn go) (go)
+        (let ((all (list (?) (?) (?) (?)))) (list (pid? (car all)) (every (lambda (x) (eq? x (car all))) all)))";
+    let (value, output) = value_and_output(&format!("{SLOW}{text}"));
+    assert_eq!((&*value, &*output), ("(#t #t)", "beginend"));
+}
+
+#[test]
+fn process_that_waits_for_a_body_runs_it_if_the_first_one_ends() {
+    let text = "(define first-one (spawn go)) (define second-one (spawn go)) (spawn go)
+        (sleep 0.5) (kill first-one) (let ((x (?))) (list (eq? x second-one) (eq? x (?))))";
+    let (value, output) = value_and_output(&format!("{SLOW}{text}"));
+    assert_eq!((&*value, &*output), ("(#t #t)", "beginbeginend"));
+    let failing =
+        "(define-library (a) (export x) (import (dunlin)) (begin (sleep 1) (display 'tried) (define x (car (?)))))
+        (define main (self))
+        (define (go) (! main (guard (e (#t 'failed)) (eval '(import (a))) (eval 'x))))
+        (define one (spawn go)) (define two (spawn go))
+        (! one 'wrong) (! two '(right)) (let* ((first (?)) (second (?))) (list first second))";
+    let (value, output) = value_and_output(failing);
+    assert_eq!((&*value, &*output), ("(failed right)", "triedtried"));
+}
+
+#[test]
+fn interrupted_text_leaves_the_bodies_that_it_ran() {
+    let mut scheme = Scheme::new();
+    scheme.set_virtual_time();
+    let text = "(define-library (a) (export x) (import (dunlin)) (begin (define x (if (eq? (? 0 'none) 'go) 1 (let loop () (loop))))))";
+    scheme.eval("test", text).unwrap();
+    scheme.set_fuel(10_000);
+    assert_eq!(scheme.eval("test", "(import (a))"), Err(dunlin_scheme::Error::OutOfFuel));
+    scheme.set_fuel(100_000);
+    let retried = "(define main (self)) (! (spawn (lambda () (eval '(import (a))) (! main (eval 'x)))) 'go) (?)";
+    assert_eq!(scheme.eval("test", retried).unwrap(), "1");
+}
+
+#[test]
+fn bodies_that_wait_for_each_other_are_an_error() {
+    // A body imports through `eval`: its own library, or one whose body imports the first in another process.
+    let text = "
+        (define-library (own) (export x) (import (dunlin))
+          (begin (define x (guard (e ((error-object? e) (error-object-kind e))) (eval '(import (own)))))))
+        (import (own))
+        (define-library (one) (export one) (import (dunlin)) (begin (sleep 1) (define one (eval '(begin (import (two)) 1)))))
+        (define-library (two) (export two) (import (dunlin)) (begin (sleep 1) (define two (eval '(begin (import (one)) 2)))))
+        (define main (self))
+        (define (go form) (spawn (lambda () (! main (guard (e ((error-object? e) (error-object-kind e))) (eval form) 'done)))))
+        (go '(import (one))) (go '(import (two)))
+        (let* ((first (?)) (second (?))) (list x first second))";
+    let (value, _) = value_and_output(text);
+    assert_eq!(value, "(import import import)");
+}
+
+#[test]
+fn process_that_waits_for_a_body_hears_of_exits_where_it_retrieves() {
+    let text = "(spawn go)
+        (define linked (spawn (lambda () (eval '(import (slow))) (! main (guard (e (#t e)) (?))))))
+        (spawn (lambda () (outbound-link linked) (raise 'gone)))
+        (let* ((first (?)) (second (?))) (list (pid? first) second))";
+    let (value, output) = value_and_output(&format!("{SLOW}{text}"));
+    assert_eq!((&*value, &*output), ("(#t gone)", "beginend"));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::names::{Name, Symbols};
 use crate::read::Sources;
 
 /// Changes with every change of the instructions, of the primitives, or of what they mean.
-pub(crate) const CODE_VERSION: u32 = 3;
+pub(crate) const CODE_VERSION: u32 = 4;
 
 /// What code is named by: the same on every machine, whatever its text looked like.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -64,9 +64,20 @@ impl Expander<'_> {
         for (name, meaning) in bindings {
             self.syntaxes.bind(name, meaning);
         }
-        let mut parts: Vec<Core> = libraries.iter().filter_map(|library| runs(library, form.pos)).collect();
+        let mut parts = self.runs(&libraries, form.pos);
         parts.push(Core::Const(Datum::new(form.pos, Kind::Unspecified)));
         Ok(Core::Seq(parts))
+    }
+
+    /// Runs the bodies of libraries that have not run.
+    fn runs(&mut self, libraries: &[Arc<Library>], pos: Pos) -> Vec<Core> {
+        let mut parts = Vec::new();
+        for (body, done) in libraries.iter().filter_map(|library| library.body) {
+            let call = self.core_call("%run-body", vec![Core::Global(body, pos)], pos);
+            let none = Core::Const(Datum::new(pos, Kind::Unspecified));
+            parts.push(Core::If(Box::new([Core::Global(done, pos), none, call])));
+        }
+        parts
     }
 
     /// The libraries of import sets, each once, and what the sets bind.
@@ -345,7 +356,7 @@ impl Expander<'_> {
             (Var(globals.len() as u32 - 1), Meaning::Global(global))
         })?;
         let env: Env = Some(scope.clone());
-        let mut core: Vec<Core> = libraries.iter().filter_map(|library| runs(library, pos)).collect();
+        let mut core = self.runs(&libraries, pos);
         core.extend(self.library_items(items, &env, |var| globals[var.0 as usize].0)?);
         let done = globals[0].0;
         core.push(Core::Define(done, Box::new(Core::Const(Datum::new(pos, Kind::Bool(true))))));
@@ -489,12 +500,4 @@ impl Expander<'_> {
         };
         Datum::new(datum.pos, kind)
     }
-}
-
-/// Runs the body of a library, unless it has run.
-fn runs(library: &Library, pos: Pos) -> Option<Core> {
-    let (body, done) = library.body?;
-    let call = Core::Call(Box::new(Core::Global(body, pos)), Vec::new(), pos);
-    let none = Core::Const(Datum::new(pos, Kind::Unspecified));
-    Some(Core::If(Box::new([Core::Global(done, pos), none, call])))
 }

@@ -3,6 +3,14 @@
 
 (define (%process thunk) (thunk))
 
+;; The body of a library runs once: a process that needs it while another one runs it waits.
+(define (%run-body body)
+  (if (%claim-body body)
+      (dynamic-wind
+       (lambda () #f)
+       (lambda () (body) (%finish-body body))
+       (lambda () (%leave-body body)))))
+
 (define (%raise-exit) (%raise (%take-exit)))
 
 (define ?

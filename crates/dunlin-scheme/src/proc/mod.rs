@@ -4,9 +4,10 @@
 //! - [`table`]: all processes of a program, by number;
 //! - [`channel`]: what processes ask of channels; [`ends`]: which process holds which ends;
 //!   [`operations`]: what is under way;
-//! - [`port`]: a process that is a port;
+//! - [`port`]: a process that is a port; [`bodies`]: which process runs the body of a library;
 //! - [`host`]: which process runs next, and what time it is.
 
+mod bodies;
 mod channel;
 mod ends;
 mod host;
@@ -15,6 +16,7 @@ mod port;
 mod process;
 mod table;
 
+pub(crate) use bodies::{Bodies, Claim};
 pub use channel::{Branch, Channels, Operation, Outcome, Refusal};
 pub use host::Host;
 pub(crate) use host::Local;

@@ -111,6 +111,8 @@ pub(crate) enum Letter {
     Exit(u64, Option<Arc<Parcel>>),
     /// From now on this process hears of its end.
     Link(u64),
+    /// The body of a library that it waits for is free.
+    Body,
     /// It is to end.
     Parting(Parting),
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use super::outside::Script;
 use super::program::Program;
 use crate::error::Error;
-use crate::proc::{Operations, Table};
+use crate::proc::{Bodies, Operations, Table};
 
 /// Hears of processes that failed: their number, and why.
 pub(crate) type FailureLog = Box<dyn FnMut(u64, &Error) + Send>;
@@ -23,6 +23,7 @@ pub(crate) struct Commons {
     /// The processes that do not run.
     pub(crate) table: Table,
     pub(crate) operations: Operations,
+    pub(super) bodies: Bodies,
     /// What the program printed.
     pub(crate) output: String,
     /// Hears of processes that failed, unless others are linked to them.
@@ -41,6 +42,7 @@ impl Commons {
             program,
             table: Table::default(),
             operations: Operations::default(),
+            bodies: Bodies::default(),
             output: String::new(),
             on_failure: None,
             ends: HashMap::new(),

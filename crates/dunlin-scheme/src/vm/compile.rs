@@ -179,7 +179,12 @@ impl Machine {
         self.arguments = words.len();
         self.live = words.len() + 1;
         self.pc = self.heap.entry(procedure);
-        match self.run(MACRO_FUEL) {
+        let ended = self.run(MACRO_FUEL);
+        if !matches!(ended, Ok(Turn::Done(_))) {
+            // It may have stopped in the body of a library.
+            self.leave_bodies(self.running.pid);
+        }
+        match ended {
             Ok(Turn::Done(value)) => {
                 let datum =
                     value::to_datum(&self.heap, value, 0).map_err(|message| format!("its value is {message}"))?;

@@ -4,7 +4,7 @@
 //!   a worker, and the process that runs; how code is loaded;
 //! - `schedule`: which process runs; what processes do to each other;
 //! - `turns`: turns that an embedder gives; `outside`: what it gets;
-//! - `channel`: operations on channels;
+//! - `channel`: operations on channels; `port`: ports; `library`: bodies of libraries;
 //! - `run`: the loop, for the common cases; `slow`: the others; `turn`: what they leave to each other;
 //! - `frames`: the stack, and frames on the heap;
 //! - `state`: values and processes as bytes;
@@ -15,6 +15,7 @@ mod commons;
 mod compile;
 mod fail;
 mod frames;
+mod library;
 mod machine;
 mod outside;
 mod port;

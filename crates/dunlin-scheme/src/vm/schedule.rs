@@ -37,7 +37,7 @@ pub(super) struct Came {
 }
 
 impl Came {
-    /// Whether it ends this wait.
+    /// Whether it ends this wait, or makes the process ask anew.
     fn ends(&self, wait: Wait) -> bool {
         self.has_exit || (self.has_message && matches!(wait, Wait::Message(_)))
     }
@@ -259,6 +259,7 @@ impl Machine {
             self.bring(main);
         }
         self.abandon_operation();
+        self.leave_bodies(MAIN);
         self.set_ready();
         self.frames.clear();
         (self.kont, self.marks, self.live, self.base) = (NIL, NIL, 0, 0);
@@ -281,6 +282,7 @@ impl Machine {
         self.clear();
         self.running.pid = NONE;
         self.forget_operation(pid);
+        self.leave_bodies(pid);
         self.commons.table.remove(pid);
         self.tell(End { pid, links, exit });
     }
@@ -324,6 +326,7 @@ impl Machine {
                     self.running.links.insert(to);
                 }
                 Letter::Link(_) => {}
+                Letter::Body => came.has_message = true,
                 Letter::Parting(parting) => self.part(parting),
             }
         }
@@ -543,6 +546,7 @@ impl Machine {
             self.host.cancel_timer(pid, at);
         }
         self.forget_operation(pid);
+        self.leave_bodies(pid);
         self.commons.table.remove(pid);
         self.note_end(pid, error);
         let object = object.map(|object| self.heap.pack(object).0);

@@ -383,6 +383,15 @@ impl Machine {
                     Err(fail) => self.raise_instead(state, fail)?,
                 }
             }
+            Control::Claim => match self.claim_body(argument(state, 1)) {
+                Ok(Some(value)) => state.set_register(1, value),
+                Ok(None) => {
+                    state.pc -= 1;
+                    self.live = state.base + 2;
+                    return Ok(Some(Next::Return(Turn::Waiting(None))));
+                }
+                Err(fail) => self.raise_instead(state, fail)?,
+            },
             Control::Uncaught => {
                 let object = argument(state, 1);
                 self.failure = Some(object);

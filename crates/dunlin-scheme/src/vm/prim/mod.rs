@@ -71,10 +71,11 @@ pub(super) enum Control {
     Uncaught,
     Wait,
     Operate,
+    Claim,
 }
 
 /// Their names, parameters, and whether more arguments come as a list.
-const CONTROLS: [(&str, u16, u16, Control); 8] = [
+const CONTROLS: [(&str, u16, u16, Control); 9] = [
     ("apply", 1, 1, Control::Apply),
     ("%call-with-value", 2, 0, Control::CallWithValue),
     ("%call/cc", 1, 0, Control::Capture),
@@ -83,6 +84,7 @@ const CONTROLS: [(&str, u16, u16, Control); 8] = [
     ("%uncaught", 1, 0, Control::Uncaught),
     ("%wait", 3, 0, Control::Wait),
     ("%operate", 2, 0, Control::Operate),
+    ("%claim-body", 1, 0, Control::Claim),
 ];
 
 impl Control {

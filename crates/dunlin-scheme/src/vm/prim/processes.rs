@@ -60,6 +60,14 @@ pub(super) const TABLE: &[Row] = &[
         m.kill(which)?;
         Ok(UNSPECIFIED)
     }),
+    ("%finish-body", 1, 1, |m, a| {
+        m.commons.bodies.finish(a[0]);
+        Ok(UNSPECIFIED)
+    }),
+    ("%leave-body", 1, 1, |m, a| {
+        m.leave_body(a[0]);
+        Ok(UNSPECIFIED)
+    }),
     ("halt!", 0, 0, |_, _| Err(Fail::Halt)),
 ];
 
