@@ -85,6 +85,7 @@ impl Life {
             match step {
                 Step::Again => give_way().await,
                 Step::Waiting(deadline) => self.wait(&mut exits, deadline).await,
+                Step::Paused(at) => self.wait(&mut exits, Some(at)).await,
                 Step::Operating(operation, deadline) => {
                     let outcome = self.operate(&mut exits, operation, deadline).await;
                     shared.complete(number, outcome);

@@ -1,5 +1,6 @@
 //! Programs, for their users.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use dunlin::{Address, Pid, Process};
@@ -154,6 +155,28 @@ impl Program {
     /// Limits the memory of live objects, for each process, and that of its mailbox.
     pub fn set_heap_limit(&self, bytes: usize) {
         self.shared.with_engine(|engine| engine.set_heap_limit(bytes));
+    }
+
+    /// Limits the fuel that each process may use in a second: about 25,000,000 units are what a processor
+    /// does. `None`, as in the beginning, is no limit. A process that has used its fuel pauses, and others go
+    /// on. It may use the fuel of a tenth of a second in advance, and a turn.
+    ///
+    /// # Examples
+    /// ```
+    /// use dunlin_scheme_host::Program;
+    /// use std::num::NonZero;
+    ///
+    /// # dunlin::block_on(async {
+    /// let program = Program::new();
+    /// // A process that computes all the time takes a tenth of a processor.
+    /// program.set_fuel_rate(NonZero::new(2_500_000));
+    /// let guest = program.spawn("guest", "(let forever () (forever))")?;
+    /// guest.pid().kill();
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn set_fuel_rate(&self, per_second: Option<NonZeroU64>) {
+        self.shared.with_engine(|engine| engine.set_fuel_rate(per_second));
     }
 
     /// Limits how many Scheme processes there may be at once.

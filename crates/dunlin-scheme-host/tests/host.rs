@@ -341,3 +341,22 @@ fn normal_end_of_rust_raises_nothing() -> Result {
         Ok(())
     })
 }
+
+#[tokio::test]
+async fn paused_process_ends_at_once_when_it_is_killed_and_holds_up_no_other() -> Result {
+    let program = Program::new();
+    let (address, mut mailbox) = mailbox::<u32>();
+    program.define("rust", &program.address(address))?;
+    // The fuel of its first turn is that of 500 seconds.
+    program.set_fuel_rate(std::num::NonZero::new(1));
+    let forever = "(begin (! rust 1) (let forever () (forever)))";
+    let (by_rust, by_scheme) = (program.body("test", forever)?, program.body("test", forever)?);
+    program.define("victim", &by_scheme.number())?;
+    let (by_rust, by_scheme) = (dunlin::spawn(by_rust), dunlin::spawn(by_scheme));
+    assert_eq!((mailbox.recv().await?, mailbox.recv().await?), (1, 1));
+    program.spawn("test", "(kill victim)")?.await?;
+    assert!(by_scheme.await?.is_err());
+    by_rust.pid().kill();
+    assert!(by_rust.await.is_err());
+    Ok(())
+}

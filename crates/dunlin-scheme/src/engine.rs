@@ -1,5 +1,6 @@
 //! A machine whose processes have their turns from outside.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use crate::data::{End, ProcessNumber, Value, ValueError};
@@ -229,6 +230,13 @@ impl Engine {
     /// Limits the memory of live objects, for each process, and that of its mailbox.
     pub fn set_heap_limit(&mut self, bytes: usize) {
         self.with(|machine| machine.set_heap_limit(bytes / 8));
+    }
+
+    /// Limits the fuel that each process may use in a second: about 25,000,000 units are what a processor
+    /// does. `None`, as in the beginning, is no limit. A process that has used its fuel pauses
+    /// ([`Step::Paused`]); others go on. It may use the fuel of a tenth of a second in advance, and a turn.
+    pub fn set_fuel_rate(&mut self, per_second: Option<NonZeroU64>) {
+        self.with(|machine| machine.set_fuel_rate(per_second));
     }
 
     /// Limits how many processes there may be at once: 4,194,304 if this is not called.

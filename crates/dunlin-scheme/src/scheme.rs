@@ -1,5 +1,6 @@
 //! A machine with a top level, for embedders.
 
+use std::num::NonZeroU64;
 use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -294,6 +295,13 @@ impl Scheme {
     /// others counts in full. `None` if there is no such process.
     pub fn process_bytes(&mut self, process: u64) -> Option<usize> {
         self.machine.process_bytes(process)
+    }
+
+    /// Limits the fuel that each process may use in a second: about 25,000,000 units are what a processor
+    /// does. `None`, as in the beginning, is no limit. A process that has used its fuel pauses, the main one
+    /// too; others go on. It may use the fuel of a tenth of a second in advance, and a turn.
+    pub fn set_fuel_rate(&mut self, per_second: Option<NonZeroU64>) {
+        self.machine.set_fuel_rate(per_second);
     }
 
     /// Limits how many processes there may be at once, the main one included: 4,194,304 if this is not

@@ -17,6 +17,8 @@ pub(crate) enum Wait {
     Message(Option<u64>),
     /// It waits for the outcome of an operation on channels, at most until this time of the host.
     Outcome(Option<u64>),
+    /// It could run, and has used the fuel that it has up to this time of the host.
+    Fuel(u64),
 }
 
 impl Wait {
@@ -25,6 +27,7 @@ impl Wait {
         match self {
             Self::Ready => None,
             Self::Message(deadline) | Self::Outcome(deadline) => deadline,
+            Self::Fuel(at) => Some(at),
         }
     }
 }
@@ -48,6 +51,8 @@ pub(crate) struct Process {
     pub(crate) is_busy: bool,
     /// Whether it runs a procedure, and not the forms of a text.
     pub(crate) is_spawned: bool,
+    /// When the fuel that it has used is what it may have used, if its fuel per second is limited.
+    pub(crate) fuel_us: u64,
     /// What it keeps if it is a port: then it runs no code.
     pub(crate) port: Option<Box<Port>>,
 }
@@ -75,6 +80,7 @@ impl Process {
             is_queued: false,
             is_busy: false,
             is_spawned: false,
+            fuel_us: 0,
             port: None,
         }
     }

@@ -1,5 +1,6 @@
 //! The state of a machine, and how code is loaded.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use super::commons::{Commons, Home, Lease};
@@ -62,6 +63,8 @@ pub(crate) struct Machine {
     pub(super) charge: u64,
     /// What the last turn used.
     pub(super) used: u64,
+    /// Fuel that a process may use in a second, if that is limited.
+    pub(super) fuel_rate: Option<NonZeroU64>,
     /// The most fuel that a turn used past its end.
     pub(super) overrun: u64,
     /// What the process raised that ended it.
@@ -129,6 +132,7 @@ impl Machine {
             parked: Vec::new(),
             charge: 0,
             used: 0,
+            fuel_rate: None,
             overrun: 0,
             failure: None,
             main_failure: None,
@@ -169,6 +173,7 @@ impl Machine {
             self.code.clone_from(&program.code);
             self.heap.set_frozen(program.frozen.clone());
             self.heap.set_limit(program.heap_limit);
+            self.fuel_rate = program.fuel_rate;
         }
     }
 
@@ -195,6 +200,13 @@ impl Machine {
     /// Limits the words of live objects, for each process.
     pub(crate) fn set_heap_limit(&mut self, words: usize) {
         self.commons.program.heap_limit = words;
+        self.commons.program.version += 1;
+        self.sync();
+    }
+
+    /// Limits the fuel that a process may use in a second.
+    pub(crate) fn set_fuel_rate(&mut self, rate: Option<NonZeroU64>) {
+        self.commons.program.fuel_rate = rate;
         self.commons.program.version += 1;
         self.sync();
     }

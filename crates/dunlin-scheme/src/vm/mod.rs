@@ -3,6 +3,7 @@
 //! - [`program`]: what processes share; [`commons`]: that, and how machines take turns with it; [`machine`]:
 //!   a worker, and the process that runs; how code is loaded;
 //! - `schedule`: which process runs; what processes do to each other;
+//! - `fuel`: the fuel that a process has in a second;
 //! - `turns`: turns that an embedder gives; `outside`: what it gets;
 //! - `channel`: operations on channels; `port`: ports; `library`: bodies of libraries;
 //! - `run`: the loop, for the common cases; `slow`: the others; `turn`: what they leave to each other;
@@ -15,6 +16,7 @@ mod commons;
 mod compile;
 mod fail;
 mod frames;
+mod fuel;
 mod library;
 mod machine;
 mod outside;

@@ -35,6 +35,9 @@ pub enum Request {
 pub enum Step {
     /// The process can go on.
     Again,
+    /// The process could go on, but has used its [fuel](crate::Engine::set_fuel_rate) up to this time of the
+    /// host: then, or when the host is named it, it has its next turn.
+    Paused(u64),
     /// The process waits for a message, at most until this time of the host.
     Waiting(Option<u64>),
     /// The process waits for the outcome of an operation, at most until this time of the host. Before its

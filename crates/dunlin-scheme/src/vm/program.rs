@@ -1,6 +1,7 @@
 //! What the processes of a program share: names, code, globals.
 
 use std::collections::{HashMap, HashSet};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use crate::code::{Index, Instruction};
@@ -53,6 +54,8 @@ pub(crate) struct Program {
     pub(super) version: u64,
     /// Words that a heap may have.
     pub(super) heap_limit: usize,
+    /// Fuel that a process may use in a second, if that is limited.
+    pub(super) fuel_rate: Option<NonZeroU64>,
     pub(super) index: Index,
     global_numbers: HashMap<Name, u32>,
     pub(super) global_names: Vec<Name>,
@@ -78,6 +81,7 @@ impl Program {
             numbers: Arc::default(),
             version: 0,
             heap_limit: LIMIT_WORDS,
+            fuel_rate: None,
             index: Index::default(),
             global_numbers: HashMap::new(),
             global_names: Vec::new(),

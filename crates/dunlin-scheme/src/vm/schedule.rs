@@ -63,6 +63,7 @@ impl Machine {
         let result = loop {
             let most = fuel.unwrap_or(u64::MAX).min(turn).min(TURN_FUEL);
             let ended = self.run(most);
+            self.count_fuel();
             flush(self, matches!(ended, Ok(Turn::Waiting(_) | Turn::Operating(_))));
             if let Some(fuel) = fuel {
                 *fuel = fuel.saturating_sub(self.used);
@@ -143,7 +144,10 @@ impl Machine {
         let next = loop {
             self.finish_operations();
             match self.host.next() {
-                Some(pid) if self.can_run(pid) => break pid,
+                Some(pid) if self.can_run(pid) => match self.pause_of(pid) {
+                    Some(at) => self.pause(pid, at),
+                    None => break pid,
+                },
                 Some(_) => {}
                 None if self.host.wait() => {
                     if self.interrupts.take() {
@@ -161,6 +165,20 @@ impl Machine {
         }
         self.set_ready();
         Ok(())
+    }
+
+    /// A process that can run has no fuel up to this time.
+    fn pause(&mut self, pid: u64, at: u64) {
+        let is_running = self.running.pid == pid;
+        let found = if is_running { Some(&mut *self.running) } else { self.commons.table.parked(pid) };
+        if let Some(process) = found {
+            process.is_queued = false;
+            let wait = std::mem::replace(&mut process.wait, Wait::Fuel(at));
+            if let Some(timer) = wait.deadline() {
+                self.host.cancel_timer(pid, timer);
+            }
+            self.host.set_timer(pid, at);
+        }
     }
 
     /// The process that runs no longer waits.
@@ -406,7 +424,7 @@ impl Machine {
         let is_running = self.running.pid == pid;
         let found = if is_running { Some(&mut *self.running) } else { self.commons.table.parked(pid) };
         let Some(process) = found else { return };
-        if process.wait != Wait::Ready && !process.is_queued {
+        if !matches!(process.wait, Wait::Ready | Wait::Fuel(_)) && !process.is_queued {
             let deadline = std::mem::replace(&mut process.wait, Wait::Ready).deadline();
             process.is_queued = true;
             if let Some(at) = deadline {

@@ -78,6 +78,7 @@ impl Machine {
         process.wait = running.wait;
         process.is_queued = running.is_queued;
         process.is_spawned = running.is_spawned;
+        process.fuel_us = running.fuel_us;
         *running = process;
         self.heap.clear();
         self.restore_process(&image, limits).map_err(|e| failed(&e))

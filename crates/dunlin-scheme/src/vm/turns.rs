@@ -81,8 +81,11 @@ impl Machine {
         if let Some(error) = self.take_end(pid) {
             return Step::Ended(Err(error.into()));
         }
-        let Some(process) = self.commons.table.take(pid) else { return Step::Ended(Err(Error::Killed.into())) };
         self.sync();
+        if let Some(at) = self.pause_of(pid) {
+            return Step::Paused(at);
+        }
+        let Some(process) = self.commons.table.take(pid) else { return Step::Ended(Err(Error::Killed.into())) };
         let mut script = self.commons.scripts.remove(&pid).unwrap_or_default();
         if process.is_busy {
             // It does not need them soon.
@@ -100,6 +103,7 @@ impl Machine {
             self.empty();
             return step;
         }
+        self.count_fuel();
         self.put_away(matches!(step, Step::Waiting(_) | Step::Operating(..)));
         match self.take_end(pid) {
             // It did not fit its heap, or another process ended it.
