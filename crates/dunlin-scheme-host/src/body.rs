@@ -5,11 +5,11 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use dunlin::{Exit, ExitReason, Mailbox, MailboxError, Pid, Sleep, exit, mailbox, sleep_until};
-use dunlin_scheme::{Error, Failure, Operation, Outcome, ProcessNumber, Step, Value};
+use dunlin::{Exit, ExitReason, Mailbox, MailboxError, Pid, Sleep, blocking, exit, mailbox, sleep_until};
+use dunlin_scheme::{Computation, Error, Failure, Operation, Outcome, ProcessNumber, Step, Value};
 
 use crate::machine::{Shared, Spawned, Task};
-use crate::operation::{Withdrawal, perform};
+use crate::operation::{Withdrawal, failed, perform};
 
 /// A Scheme process, as the body of a process of dunlin's: made by [`Program::body`](crate::Program::body).
 ///
@@ -86,6 +86,10 @@ impl Life {
                 Step::Again => give_way().await,
                 Step::Waiting(deadline) => self.wait(&mut exits, deadline).await,
                 Step::Paused(at) => self.wait(&mut exits, Some(at)).await,
+                Step::Operating(Operation::Compute(computation), _) => {
+                    let outcome = compute(computation).await;
+                    shared.complete(number, outcome);
+                }
                 Step::Operating(operation, deadline) => {
                     let outcome = self.operate(&mut exits, operation, deadline).await;
                     shared.complete(number, outcome);
@@ -158,6 +162,12 @@ impl Life {
             self.shared.raise(self.number, object.as_ref(), &text);
         }
     }
+}
+
+/// Computes on the pool of blocking calls, where nothing but the end of the process ends it.
+async fn compute(computation: Computation) -> Outcome {
+    let computed = blocking::room().await.blocking(move |_| computation.run()).await;
+    computed.map_or_else(|error| failed("number", &format!("not computed: {error}")), Outcome::Computed)
 }
 
 /// Lets other tasks run first.

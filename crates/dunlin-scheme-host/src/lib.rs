@@ -23,10 +23,11 @@
 //!
 //! # Map
 //! `program`: what users call; `machine`: the machines of a program; `body`: what a process's task does;
-//! `outside`: what Scheme knows of Rust; `ends`, `operation`: channels; `local`: channels of a machine
-//! without tasks.
+//! `outside`: what Scheme knows of Rust; `ends`, `operation`: channels; `local`, `computations`: those of a
+//! machine without tasks.
 
 mod body;
+mod computations;
 mod ends;
 mod local;
 mod machine;

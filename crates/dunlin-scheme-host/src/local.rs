@@ -1,4 +1,4 @@
-//! Channels of a machine that gives its processes their turns by itself.
+//! Channels and computations of a machine that gives its processes their turns by itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use dunlin_scheme::{Channels, Operation, Outcome};
 
+use crate::computations::Computations;
 use crate::machine::lock;
 use crate::operation::{Withdrawal, perform};
 
@@ -32,6 +33,7 @@ pub struct LocalChannels {
     running: HashMap<u64, Running>,
     woken: Arc<Mutex<Vec<u64>>>,
     finished: VecDeque<(u64, Outcome)>,
+    computations: Computations,
 }
 
 struct Running {
@@ -64,6 +66,10 @@ impl LocalChannels {
 
 impl Channels for LocalChannels {
     fn start(&mut self, process: u64, operation: Operation) {
+        let operation = match operation {
+            Operation::Compute(computation) => return self.computations.start(process, computation),
+            operation => operation,
+        };
         let withdrawal = Arc::new(Withdrawal::default());
         let asked = withdrawal.clone();
         let performed = Box::pin(async move { perform(operation, &asked).await });
@@ -73,6 +79,7 @@ impl Channels for LocalChannels {
     }
 
     fn finished(&mut self) -> Option<(u64, Outcome)> {
+        self.finished.extend(self.computations.finished());
         while self.finished.is_empty() {
             let woken = std::mem::take(&mut *lock(&self.woken));
             if woken.is_empty() {
@@ -89,6 +96,9 @@ impl Channels for LocalChannels {
             self.poll(process);
             // It ends when it is polled: all ends are here.
             self.running.remove(&process);
+        }
+        if self.computations.forget(process) {
+            return Some(Outcome::Withdrawn);
         }
         let at = self.finished.iter().position(|(finished, _)| *finished == process)?;
         self.finished.remove(at).map(|(_, outcome)| outcome)

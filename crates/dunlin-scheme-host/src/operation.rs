@@ -61,6 +61,11 @@ pub(crate) async fn perform(operation: Operation, withdrawal: &Withdrawal) -> Ou
     }
 }
 
+/// The outcome of an operation that cannot be carried out.
+pub(crate) fn failed(kind: &'static str, message: &str) -> Outcome {
+    Outcome::Failed(Refusal { kind, message: message.to_owned(), detail: None })
+}
+
 fn gone() -> Refusal {
     Refusal { kind: "end", message: "the end was taken out of Scheme".to_owned(), detail: None }
 }

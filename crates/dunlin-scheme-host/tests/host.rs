@@ -360,3 +360,22 @@ async fn paused_process_ends_at_once_when_it_is_killed_and_holds_up_no_other() -
     assert!(by_rust.await.is_err());
     Ok(())
 }
+
+const LONG: &str = "(define a (expt 7 60000)) (define b (expt 3 90000))";
+
+#[tokio::test]
+async fn long_operation_is_computed_on_the_pool() -> Result {
+    let program = Program::new();
+    program.spawn("test", LONG)?.await?;
+    // The only worker is free meanwhile: more calls of the pool run than there are workers.
+    let text = "(let ((q (quotient a b))) (and (<= (* q b) a) (< a (* (+ q 1) b))))";
+    let processes = [0; 4].map(|_| program.spawn("test", text));
+    for process in processes {
+        assert_eq!(process?.await?, Value::Bool(true));
+    }
+    let computing = program.spawn("test", "(number->string (gcd a b))")?;
+    tokio::task::yield_now().await;
+    computing.pid().kill();
+    assert!(computing.await.is_err());
+    Ok(())
+}

@@ -90,3 +90,14 @@ fn processes_that_wait_for_each_other_are_a_deadlock() {
         format!("{CHANNEL} (define main (self)) (spawn (lambda () (channel-receive in))) (channel-receive other)");
     assert_eq!(machine().eval("test", &text), Err(Error::Deadlock));
 }
+
+#[test]
+fn long_operations_are_computed_on_other_threads() {
+    let mut scheme = machine();
+    let text = "(define a (expt 7 60000)) (define b (expt 3 90000)) (define main (self))
+        (define (check) (! main (= a (+ (* b (quotient a b)) (remainder a b)))))
+        (define all (map (lambda (i) (spawn check)) (iota 5)))
+        (kill (car all))
+        (and (?) (?) (?) (?) (equal? (string->number (number->string a)) a))";
+    assert_eq!(scheme.eval("test", text).unwrap(), "#t");
+}

@@ -59,6 +59,7 @@ pub use datum::Pos;
 pub use engine::{Engine, Workers};
 pub use error::{Error, Place, Raised, SyntaxError};
 pub use interrupt::Interrupter;
+pub use num::{Computation, Computed};
 pub use proc::{Branch, Channels, Host, Operation, Outcome, Refusal};
 pub use read::FILE_BYTES_MAX;
 pub use scheme::{Scheme, is_incomplete};

@@ -310,6 +310,18 @@
                       (middle (- (- (* (+ ah al) (+ bh bl)) high) low)))
                  (+ (arithmetic-shift (+ (arithmetic-shift high k) middle) k) low)))))))
 
+;; What takes long is computed elsewhere; the process waits for it. Nothing but its end ends the wait.
+(define (%compute kind a b) (%operate (vector 5 kind a b) #f))
+(define (%long-step kind a b)
+  (cond ((= kind 0) (+ a b))
+        ((= kind 1) (- a b))
+        ((= kind 2) (* a b))
+        (else (%compute kind a b))))
+(define (%long-sum kind numbers)
+  (let loop ((total (car numbers)) (rest (cdr numbers)))
+    (if (null? rest) total (loop (%long-step kind total (car rest)) (cdr rest)))))
+(define (%show-long number port) (%write-string (number->string number) port))
+
 ;; Powers of integers are made of products, which can give way; others are small or inexact.
 (define (expt base power)
   (if (and (exact-integer? power) (exact-integer? base) (< 1 power))

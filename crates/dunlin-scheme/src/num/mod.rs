@@ -4,10 +4,13 @@
 //! machine's loop; everything else becomes a [`Number`], is computed here, and goes back to the heap.
 
 mod arith;
+mod long;
 mod text;
 
 pub(crate) use arith::{NumError, RatioRounding, Round};
 pub(crate) use dashu_int::IBig;
+pub(crate) use long::{Answer, PAIRS, Pair, Task, is_long, is_long_text};
+pub use long::{Computation, Computed};
 
 /// A number. An integer that fits a fixnum is always `Fix`; a ratio is in lowest terms and no integer.
 #[derive(Clone, Debug, PartialEq)]

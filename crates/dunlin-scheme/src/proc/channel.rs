@@ -1,8 +1,9 @@
-//! What processes ask of channels, and what they get.
+//! What processes ask of channels and of the pool, and what they get.
 
 use crate::data::{End, Value};
+use crate::num::{Computation, Computed};
 
-/// What a process asks of channels. It waits for the [`Outcome`].
+/// What a process asks of channels, or a long computation. It waits for the [`Outcome`].
 ///
 /// The ends in it are those that the process may use. An end in a value of [`Branch::Send`] moves with the
 /// value, and stays if the value is not sent.
@@ -27,6 +28,9 @@ pub enum Operation {
     Retire(End),
     /// The channel ends at once, with this reason.
     Poison(End, String),
+    /// An operation on long numbers: the outcome is [`Outcome::Computed`] with what [`Computation::run`]
+    /// returns, on any thread. It is never withdrawn, but for the end of the process.
+    Compute(Computation),
 }
 
 /// One operation of a choice.
@@ -49,6 +53,8 @@ pub enum Outcome {
     Done(usize, Value),
     /// The branch with this number was to receive from a channel that has ended in order.
     Ended(usize),
+    /// What was to be computed.
+    Computed(Computed),
     /// It failed.
     Failed(Refusal),
     /// It was withdrawn, and nothing has happened.

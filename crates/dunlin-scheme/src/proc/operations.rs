@@ -15,6 +15,8 @@ pub(crate) struct Operations {
     pub(crate) lent: HashMap<u64, Vec<(usize, End)>>,
     /// Processes whose operations are under way at the driver.
     pub(crate) under_way: HashSet<u64>,
+    /// Those of them that compute.
+    pub(crate) computing: HashSet<u64>,
     pub(crate) driver: Option<Box<dyn Channels + Send>>,
 }
 

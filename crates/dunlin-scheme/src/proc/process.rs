@@ -17,6 +17,8 @@ pub(crate) enum Wait {
     Message(Option<u64>),
     /// It waits for the outcome of an operation on channels, at most until this time of the host.
     Outcome(Option<u64>),
+    /// It waits for a long computation: nothing else wakes it.
+    Computation,
     /// It could run, and has used the fuel that it has up to this time of the host.
     Fuel(u64),
 }
@@ -25,7 +27,7 @@ impl Wait {
     /// The time of the host at which the wait ends.
     pub(crate) fn deadline(self) -> Option<u64> {
         match self {
-            Self::Ready => None,
+            Self::Ready | Self::Computation => None,
             Self::Message(deadline) | Self::Outcome(deadline) => deadline,
             Self::Fuel(at) => Some(at),
         }

@@ -84,6 +84,10 @@ impl Machine {
         if let Some(outcome) = &outcome {
             self.take_back(outcome);
         }
+        let fields = self.vector(request, "a request")?;
+        if fields.first() == Some(&COMPUTE) {
+            return self.compute(&fields, outcome);
+        }
         match outcome {
             Some(Outcome::Done(branch, value)) => {
                 let imported = self.import(&value, Some(self.running.pid));
@@ -92,7 +96,7 @@ impl Machine {
                     self.commons.operations.ends.release_value(&value);
                     refused(&error.to_string())
                 })?;
-                if self.vector(request, "a request")?.first() == Some(&MAKE) {
+                if fields.first() == Some(&MAKE) {
                     let ends = data::ends_of(&value);
                     ends.into_iter().for_each(|end| self.commons.operations.ends.add_new(end, self.running.pid));
                 }
@@ -103,7 +107,7 @@ impl Machine {
                 let details = detail.map(|text| self.heap.string(&text)).into_iter().collect();
                 return Err(Fail::Raise(kind, message, details));
             }
-            Some(Outcome::Withdrawn) | None => {}
+            Some(Outcome::Withdrawn | Outcome::Computed(_)) | None => {}
         }
         if self.running.mailbox.has_exit() {
             return Ok(Ok(TRUE));
@@ -270,16 +274,20 @@ impl Machine {
 
     /// Begins what the process that runs asks, in a machine that gives its turns itself.
     pub(super) fn start_operation(&mut self) {
-        let Operations { driver, under_way, .. } = &mut self.commons.operations;
+        let Operations { driver, under_way, computing, .. } = &mut self.commons.operations;
         if let (Some(operation), Some(driver)) = (self.asked.take(), driver) {
             under_way.insert(self.running.pid);
+            if let Operation::Compute(_) = operation {
+                computing.insert(self.running.pid);
+            }
             driver.start(self.running.pid, operation);
         }
     }
 
     /// Withdraws the operation of a process, if one is under way; its outcome is stored.
     pub(super) fn withdraw(&mut self, pid: u64) {
-        let Operations { driver, under_way, outcomes, .. } = &mut self.commons.operations;
+        let Operations { driver, under_way, computing, outcomes, .. } = &mut self.commons.operations;
+        computing.remove(&pid);
         if !under_way.is_empty()
             && under_way.remove(&pid)
             && let Some(outcome) = driver.as_mut().and_then(|driver| driver.withdraw(pid))
@@ -300,6 +308,9 @@ impl Machine {
                 return;
             };
             self.commons.operations.under_way.remove(&pid);
+            if self.commons.operations.computing.remove(&pid) {
+                self.end_computation(pid);
+            }
             let outcome = self.complete(pid, outcome);
             self.commons.operations.drop_outcome(outcome);
             self.wake(pid);
@@ -327,7 +338,8 @@ fn used_twice(branches: &[Branch]) -> Option<End> {
     sent.into_iter().find(|end| used.contains(&end.number()))
 }
 
-/// The kinds of requests.
+/// The kinds of requests; the last one is no operation on channels.
+const COMPUTE: Word = fixnum(5);
 const MAKE: Word = fixnum(0);
 const CHOICE: Word = fixnum(1);
 const SHARE: Word = fixnum(2);

@@ -9,6 +9,8 @@ use crate::heap::collect::Full;
 pub(crate) enum Fail {
     /// An error that the program can handle: its kind, a message, and the objects that it is about.
     Raise(&'static str, String, Vec<Word>),
+    /// The value is that of a procedure of the prelude, with these arguments.
+    Call(&'static str, Vec<Word>),
     /// The program ends.
     End(Error),
     /// The process ends, and nothing was wrong.

@@ -6,6 +6,7 @@
 //! - `fuel`: the fuel that a process has in a second;
 //! - `turns`: turns that an embedder gives; `outside`: what it gets;
 //! - `channel`: operations on channels; `port`: ports; `library`: bodies of libraries;
+//! - `long`: operations on long numbers;
 //! - `run`: the loop, for the common cases; `slow`: the others; `turn`: what they leave to each other;
 //! - `frames`: the stack, and frames on the heap;
 //! - `state`: values and processes as bytes;
@@ -18,6 +19,7 @@ mod fail;
 mod frames;
 mod fuel;
 mod library;
+mod long;
 mod machine;
 mod outside;
 mod port;

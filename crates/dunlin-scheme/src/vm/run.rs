@@ -68,6 +68,7 @@ impl Machine {
                     return Err(Error::HeapLimit { limit_bytes: self.heap.limit() * 8, trace });
                 }
                 Err(Fail::End(error)) => return Err(self.with_trace(error)),
+                Err(Fail::Call(name, arguments)) => return Err(self.raised_text(name, &arguments)),
                 Err(Fail::Raise(_, message, irritants)) => return Err(self.raised_text(&message, &irritants)),
             }
         }

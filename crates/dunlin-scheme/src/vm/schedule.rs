@@ -13,7 +13,7 @@ use crate::heap::collect::Full;
 use crate::heap::object::header;
 use crate::heap::word::{FALSE, NIL, OBJECT, TRUE, Word, as_code, as_natural, as_pid, code, fixnum, pointer, symbol};
 use crate::heap::{Parcel, Space, Tag};
-use crate::proc::{Host, Letter, Parting, Process, Wait};
+use crate::proc::{Host, Letter, Operation, Parting, Process, Wait};
 use crate::wire::{Limits, ReadError, WriteError};
 
 /// Fuel of a turn, about 20 us.
@@ -117,7 +117,8 @@ impl Machine {
                 deadline
             }
             Turn::Operating(deadline) => {
-                self.running.wait = Wait::Outcome(deadline);
+                let computes = matches!(self.asked, Some(Operation::Compute(_)));
+                self.running.wait = if computes { Wait::Computation } else { Wait::Outcome(deadline) };
                 self.start_operation();
                 deadline
             }
@@ -150,6 +151,13 @@ impl Machine {
                 },
                 Some(_) => {}
                 None if self.host.wait() => {
+                    if self.interrupts.take() {
+                        return Err(Error::Interrupted);
+                    }
+                }
+                // Whatever computes unparks this thread, as an interrupter does.
+                None if !self.commons.operations.computing.is_empty() => {
+                    std::thread::park();
                     if self.interrupts.take() {
                         return Err(Error::Interrupted);
                     }
@@ -419,12 +427,21 @@ impl Machine {
         Err(Fail::End(self.mailbox_limit()))
     }
 
+    /// What a process waited for is computed: its wake counts.
+    pub(super) fn end_computation(&mut self, pid: u64) {
+        let is_running = self.running.pid == pid;
+        let found = if is_running { Some(&mut *self.running) } else { self.commons.table.parked(pid) };
+        if let Some(process) = found.filter(|process| process.wait == Wait::Computation) {
+            process.wait = Wait::Outcome(None);
+        }
+    }
+
     /// A process that waits can run.
     pub(super) fn wake(&mut self, pid: u64) {
         let is_running = self.running.pid == pid;
         let found = if is_running { Some(&mut *self.running) } else { self.commons.table.parked(pid) };
         let Some(process) = found else { return };
-        if !matches!(process.wait, Wait::Ready | Wait::Fuel(_)) && !process.is_queued {
+        if !matches!(process.wait, Wait::Ready | Wait::Computation | Wait::Fuel(_)) && !process.is_queued {
             let deadline = std::mem::replace(&mut process.wait, Wait::Ready).deadline();
             process.is_queued = true;
             if let Some(at) = deadline {

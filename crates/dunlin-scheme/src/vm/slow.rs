@@ -2,6 +2,7 @@
 //! errors.
 
 use super::fail::{Fail, out_of_range, wrong_type};
+use super::long::compute_pair;
 use super::machine::{ARGUMENTS_MAX, Machine, STACK_WORDS};
 use super::prim::{Control, PRIMITIVES};
 use super::turn::{Exit, Next, State, Turn};
@@ -9,7 +10,7 @@ use crate::code::instruction::number;
 use crate::code::{Instruction, Op};
 use crate::heap::word::{CLOSURE, NIL, OBJECT, PAIR, TAG_MASK, Word, boolean, fixnum, fixnum_value, is_fixnum, symbol};
 use crate::heap::{Heap, Tag};
-use crate::num::{BITS_MAX, Number, Round};
+use crate::num::{BITS_MAX, Number, Pair, Round};
 use crate::value;
 
 impl Machine {
@@ -132,6 +133,9 @@ impl Machine {
         if i.op() == Op::Multiply && product_of_words(&self.heap, b, c) > WORDS_MAX {
             return self.multiply(state, i, b, c);
         }
+        if let Some(pair) = pair_of(i.op()).filter(|pair| is_long(&self.heap, *pair, b, c)) {
+            return self.raise(state, i.a(), compute_pair(pair, b, c));
+        }
         let operation: Operation = match i.op() {
             Op::Add | Op::AddConstant => Number::add,
             Op::Subtract => Number::sub,
@@ -157,12 +161,7 @@ impl Machine {
             let message = crate::num::NumError::TooLarge.to_string();
             return self.raise(state, i.a(), Fail::Raise("number", message, vec![]));
         }
-        let procedure = self.global_value("%multiply");
-        state.push(i.a());
-        let at = state.base;
-        state.stack.words[at..at + 3].copy_from_slice(&[procedure, b, c]);
-        state.arguments = 2;
-        self.dispatch(state)
+        self.call_instead(state, i.a(), "%multiply", &[b, c])
     }
 
     fn comparison(
@@ -228,7 +227,11 @@ impl Machine {
 
     /// Makes an error the call of `raise` at register `a` of the running frame.
     fn raise(&mut self, state: &mut State, a: usize, fail: Fail) -> Result<(), Fail> {
-        let Fail::Raise(kind, message, irritants) = fail else { return Err(fail) };
+        let (kind, message, irritants) = match fail {
+            Fail::Raise(kind, message, irritants) => (kind, message, irritants),
+            Fail::Call(name, arguments) => return self.call_instead(state, a, name, &arguments),
+            fail => return Err(fail),
+        };
         let place = state.pc as i64 - 1;
         let condition = self.condition(kind, &message, &irritants, place);
         let raise = self.global_value("%raise");
@@ -241,6 +244,17 @@ impl Machine {
         state.arguments = 1;
         state.pc = self.heap.entry(raise);
         Ok(())
+    }
+
+    /// Makes the call of a procedure of the prelude, at register `a` of the running frame.
+    fn call_instead(&mut self, state: &mut State, a: usize, name: &str, arguments: &[Word]) -> Result<(), Fail> {
+        let procedure = self.global_value(name);
+        state.push(a);
+        let at = state.base;
+        state.stack.words[at] = procedure;
+        state.stack.words[at + 1..at + 1 + arguments.len()].copy_from_slice(arguments);
+        state.arguments = arguments.len();
+        self.dispatch(state)
     }
 
     /// The running frame is a call that fails: its value is that of the handler.
@@ -482,6 +496,34 @@ const WORDS_MAX: usize = 1 << 18;
 fn product_of_words(heap: &Heap, b: Word, c: Word) -> usize {
     let words = |word| if heap.tag(word) == Some(Tag::Bignum) { heap.fields(word).len() } else { 1 };
     words(b).saturating_mul(words(c))
+}
+
+/// The operation on two numbers that an instruction is, if it can take long.
+fn pair_of(op: Op) -> Option<Pair> {
+    Some(match op {
+        Op::Add | Op::AddConstant => Pair::Add,
+        Op::Subtract => Pair::Subtract,
+        Op::Multiply => Pair::Multiply,
+        Op::Quotient => Pair::TruncateQuotient,
+        Op::Remainder => Pair::TruncateRemainder,
+        Op::Modulo => Pair::FloorRemainder,
+        _ => return None,
+    })
+}
+
+/// Whether an operation on two numbers takes long. Most are short, which the sizes of their objects tell.
+fn is_long(heap: &Heap, pair: Pair, b: Word, c: Word) -> bool {
+    let is_large = |word| match heap.tag(word) {
+        Some(Tag::Bignum) => heap.fields(word).len() > 8,
+        tag => tag == Some(Tag::Ratio),
+    };
+    if !is_large(b) && !is_large(c) {
+        return false;
+    }
+    match (value::number(heap, b), value::number(heap, c)) {
+        (Some(left), Some(right)) => pair.is_long(&left, &right),
+        _ => false,
+    }
 }
 
 /// What an operation on two numbers costs, in fuel.

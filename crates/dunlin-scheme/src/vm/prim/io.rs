@@ -7,8 +7,10 @@ use super::Row;
 use super::text::char_argument;
 use crate::heap::Tag;
 use crate::heap::word::{EOF, Word, character, fixnum};
+use crate::num::is_long;
 use crate::print::{self, Style};
 use crate::proc::PortKind;
+use crate::value;
 
 pub(super) const TABLE: &[Row] = &[
     ("%console", 0, 0, |m, _| Ok(m.console())),
@@ -63,6 +65,11 @@ pub(super) const TABLE: &[Row] = &[
 ];
 
 fn show(machine: &mut Machine, arguments: &[Word], style: Style) -> Result {
+    if machine.heap.tag(arguments[0]) == Some(Tag::Bignum)
+        && value::number(&machine.heap, arguments[0]).is_some_and(|number| is_long(&number))
+    {
+        return Err(Fail::Call("%show-long", arguments.to_vec()));
+    }
     let text = print::within(&machine.heap, &machine.commons.program.symbols, arguments[0], style, print::TEXT_MAX);
     let too_long = |_| Fail::Raise("limit", format!("the text is longer than {} bytes", print::TEXT_MAX), vec![]);
     let text = text.map_err(too_long)?;

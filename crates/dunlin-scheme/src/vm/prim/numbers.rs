@@ -3,13 +3,14 @@
 use std::cmp::Ordering;
 
 use super::super::fail::{Fail, Result, wrong_type};
+use super::super::long::{compute_integer_root, compute_number, compute_pair, compute_square_root, compute_text};
 use super::super::machine::Machine;
 use super::super::run::truth;
 use super::super::slow::{Cost, linear_cost, product_cost};
 use super::{ANY, Row};
 use crate::heap::Tag;
-use crate::heap::word::{Word, fixnum_value, is_fixnum};
-use crate::num::{NumError, Number, RatioRounding, Round};
+use crate::heap::word::{NIL, Word, fixnum, fixnum_value, is_fixnum};
+use crate::num::{NumError, Number, Pair, RatioRounding, Round, is_long, is_long_text};
 use crate::value;
 
 pub(super) const TABLE: &[Row] = &[
@@ -27,29 +28,29 @@ pub(super) const TABLE: &[Row] = &[
     ("<=", 1, ANY, |m, a| ordered(m, a, |o| o != Ordering::Greater)),
     (">=", 1, ANY, |m, a| ordered(m, a, |o| o != Ordering::Less)),
     ("%sign", 1, 1, |m, a| Ok(crate::heap::word::fixnum(i64::from(number(m, a[0])?.sign())))),
-    ("+", 0, ANY, |m, a| fold(m, a, Number::Fix(0), linear_cost, Number::add)),
-    ("*", 0, ANY, |m, a| fold(m, a, Number::Fix(1), product_cost, Number::mul)),
+    ("+", 0, ANY, |m, a| sum(m, a, Number::Fix(0), linear_cost, Number::add, Pair::Add)),
+    ("*", 0, ANY, |m, a| sum(m, a, Number::Fix(1), product_cost, Number::mul, Pair::Multiply)),
     ("-", 1, ANY, |m, a| match a {
         [only] => match number(m, *only)? {
             Number::Flo(value) => put(m, Ok(Number::Flo(-value))),
             value => put(m, Number::Fix(0).sub(&value)),
         },
-        _ => reduce(m, a, linear_cost, Number::sub),
+        _ => reduce(m, a, linear_cost, Number::sub, Pair::Subtract),
     }),
     ("/", 1, ANY, |m, a| match a {
         [only] => {
             let value = number(m, *only)?;
             put(m, Number::Fix(1).div(&value))
         }
-        _ => reduce(m, a, product_cost, Number::div),
+        _ => reduce(m, a, product_cost, Number::div, Pair::Divide),
     }),
-    ("floor/", 2, 2, |m, a| both(m, a, Round::Floor)),
-    ("truncate/", 2, 2, |m, a| both(m, a, Round::Truncate)),
-    ("floor-quotient", 2, 2, |m, a| divide(m, a, Round::Floor, true)),
-    ("floor-remainder", 2, 2, |m, a| divide(m, a, Round::Floor, false)),
-    ("truncate-quotient", 2, 2, |m, a| divide(m, a, Round::Truncate, true)),
-    ("truncate-remainder", 2, 2, |m, a| divide(m, a, Round::Truncate, false)),
-    ("%gcd", 2, 2, |m, a| reduce(m, a, product_cost, Number::gcd)),
+    ("floor/", 2, 2, |m, a| both(m, a, Round::Floor, Pair::FloorBoth)),
+    ("truncate/", 2, 2, |m, a| both(m, a, Round::Truncate, Pair::TruncateBoth)),
+    ("floor-quotient", 2, 2, |m, a| divide(m, a, Round::Floor, Pair::FloorQuotient)),
+    ("floor-remainder", 2, 2, |m, a| divide(m, a, Round::Floor, Pair::FloorRemainder)),
+    ("truncate-quotient", 2, 2, |m, a| divide(m, a, Round::Truncate, Pair::TruncateQuotient)),
+    ("truncate-remainder", 2, 2, |m, a| divide(m, a, Round::Truncate, Pair::TruncateRemainder)),
+    ("%gcd", 2, 2, |m, a| reduce(m, a, product_cost, Number::gcd, Pair::Gcd)),
     ("numerator", 1, 1, |m, a| {
         let parts = number(m, a[0])?.fraction().map(|(numerator, _)| numerator);
         put(m, parts)
@@ -75,11 +76,18 @@ pub(super) const TABLE: &[Row] = &[
         put(m, Ok(Number::Flo(value)))
     }),
     ("sqrt", 1, 1, |m, a| {
-        let root = number(m, a[0])?.sqrt();
-        put(m, Ok(root))
+        let value = number(m, a[0])?;
+        if is_long(&value) {
+            return Err(compute_square_root(a[0]));
+        }
+        put(m, Ok(value.sqrt()))
     }),
     ("exact-integer-sqrt", 1, 1, |m, a| {
-        let (root, rest) = number(m, a[0])?.exact_integer_sqrt().map_err(fail)?;
+        let value = number(m, a[0])?;
+        if is_long(&value) {
+            return Err(compute_integer_root(a[0]));
+        }
+        let (root, rest) = value.exact_integer_sqrt().map_err(fail)?;
         let both = [value::of_number(&mut m.heap, &root), value::of_number(&mut m.heap, &rest)];
         Ok(m.heap.make(Tag::Values, &both))
     }),
@@ -100,6 +108,9 @@ pub(super) const TABLE: &[Row] = &[
     ("number->string", 1, 2, |m, a| {
         let radix = radix(a.get(1))?;
         let value = number(m, a[0])?;
+        if is_long(&value) {
+            return Err(compute_text(a[0], radix));
+        }
         m.charge += value.bits() as u64 / 64;
         let text = value.to_text(radix);
         Ok(m.heap.string(&text))
@@ -107,6 +118,9 @@ pub(super) const TABLE: &[Row] = &[
     ("string->number", 1, 2, |m, a| {
         let radix = radix(a.get(1))?;
         let text = m.text_argument(a[0])?;
+        if is_long_text(&text) {
+            return Err(compute_number(a[0], radix));
+        }
         m.charge += text.len() as u64 / 16;
         match Number::parse(&text, radix) {
             Some(value) => put(m, Ok(value)),
@@ -163,19 +177,62 @@ fn fold(machine: &mut Machine, arguments: &[Word], first: Number, cost: Cost, op
     put(machine, Ok(total))
 }
 
-fn reduce(machine: &mut Machine, arguments: &[Word], cost: Cost, operation: Operation) -> Result {
-    let first = number(machine, arguments[0])?;
-    fold(machine, &arguments[1..], first, cost, operation)
+/// A fold that becomes a call of a procedure if a step would take long: that one can give way between steps.
+fn sum(
+    machine: &mut Machine,
+    arguments: &[Word],
+    first: Number,
+    cost: Cost,
+    operation: Operation,
+    pair: Pair,
+) -> Result {
+    let mut total = first;
+    for word in arguments {
+        let next = number(machine, *word)?;
+        // A product that is long is the instruction's, which splits it.
+        if pair.is_long(&total, &next) || (pair == Pair::Multiply && Pair::TruncateQuotient.is_long(&total, &next)) {
+            let all = machine.heap.list(arguments, NIL);
+            return Err(Fail::Call("%long-sum", vec![fixnum(pair as i64), all]));
+        }
+        machine.charge += cost(&total, &next);
+        total = operation(&total, &next).map_err(fail)?;
+    }
+    put(machine, Ok(total))
 }
 
-fn both(machine: &mut Machine, arguments: &[Word], round: Round) -> Result {
-    let (quotient, rest) =
-        number(machine, arguments[0])?.divide(&number(machine, arguments[1])?, round).map_err(fail)?;
+fn reduce(machine: &mut Machine, arguments: &[Word], cost: Cost, operation: Operation, pair: Pair) -> Result {
+    let first = number(machine, arguments[0])?;
+    if let [left, right] = *arguments
+        && pair.is_long(&first, &number(machine, right)?)
+    {
+        return Err(compute_pair(pair, left, right));
+    }
+    let mut total = first;
+    for word in &arguments[1..] {
+        let next = number(machine, *word)?;
+        if pair.is_long(&total, &next) {
+            let all = machine.heap.list(arguments, NIL);
+            return Err(Fail::Call("%long-sum", vec![fixnum(pair as i64), all]));
+        }
+        machine.charge += cost(&total, &next);
+        total = operation(&total, &next).map_err(fail)?;
+    }
+    put(machine, Ok(total))
+}
+
+fn both(machine: &mut Machine, arguments: &[Word], round: Round, pair: Pair) -> Result {
+    let (left, right) = (number(machine, arguments[0])?, number(machine, arguments[1])?);
+    if pair.is_long(&left, &right) {
+        return Err(compute_pair(pair, arguments[0], arguments[1]));
+    }
+    machine.charge += product_cost(&left, &right);
+    let (quotient, rest) = left.divide(&right, round).map_err(fail)?;
     let both = [value::of_number(&mut machine.heap, &quotient), value::of_number(&mut machine.heap, &rest)];
     Ok(machine.heap.make(Tag::Values, &both))
 }
 
-fn divide(machine: &mut Machine, arguments: &[Word], round: Round, quotient: bool) -> Result {
+fn divide(machine: &mut Machine, arguments: &[Word], round: Round, pair: Pair) -> Result {
+    let quotient = matches!(pair, Pair::FloorQuotient | Pair::TruncateQuotient);
     if let [a, b] = *arguments
         && is_fixnum(a)
         && is_fixnum(b)
@@ -190,6 +247,9 @@ fn divide(machine: &mut Machine, arguments: &[Word], round: Round, quotient: boo
         return put(machine, Ok(Number::from_i64(if quotient { down } else { rest })));
     }
     let (left, right) = (number(machine, arguments[0])?, number(machine, arguments[1])?);
+    if pair.is_long(&left, &right) {
+        return Err(compute_pair(pair, arguments[0], arguments[1]));
+    }
     machine.charge += product_cost(&left, &right);
     let divided = left.divide(&right, round).map_err(fail)?;
     put(machine, Ok(if quotient { divided.0 } else { divided.1 }))
