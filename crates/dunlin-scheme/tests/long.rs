@@ -200,4 +200,5 @@ fn interrupted_computation_is_withdrawn() {
     assert_eq!(scheme.eval("test", "(quotient a b)"), Err(dunlin_scheme::Error::Interrupted));
     interrupt.join().unwrap();
     assert_eq!(scheme.eval("test", "(+ 1 2)").unwrap(), "3");
+    assert_eq!(scheme.eval("test", "(?)"), Err(dunlin_scheme::Error::Deadlock));
 }

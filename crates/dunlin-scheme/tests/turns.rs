@@ -18,10 +18,10 @@ fn overrun(setup: &str, program: &str) -> (String, u64) {
 #[test]
 fn turn_ends_soon_while_many_items_are_sorted() {
     let setup = "(define (next s) (modulo (+ (* s 16807) 1) 2147483647))
-        (define numbers (let loop ((i 0) (s 1) (l '())) (if (= i 200000) l (loop (+ i 1) (next s) (cons s l)))))";
+        (define numbers (let loop ((i 0) (s 1) (l '())) (if (= i 1000000) l (loop (+ i 1) (next s) (cons s l)))))";
     let (value, over) =
         overrun(setup, "(let ((l (sort numbers <))) (list (length l) (apply < (list (car l) (cadr l)))))");
-    assert_eq!(value, "(200000 #t)");
+    assert_eq!(value, "(1000000 #t)");
     assert!(over <= 2 * TURN, "{over}");
 }
 
@@ -34,6 +34,35 @@ fn turn_ends_soon_while_a_large_power_is_computed() {
 
 fn modular_power(base: u64, power: u64, modulus: u64) -> u64 {
     (0..power).fold(1, |product, _| product * base % modulus)
+}
+
+/// Time is virtual, and a turn takes 20 us of it. How late a timer is, is counted in turns. With the most
+/// fuel that one of them used past its end (25,000 units take 1 ms) that bounds the real time.
+#[test]
+fn timer_beside_fifty_loops_a_sort_and_a_power_is_a_few_short_turns_late() {
+    let mut scheme = Scheme::new();
+    scheme.set_virtual_time();
+    let setup = "(define (next s) (modulo (+ (* s 16807) 1) 2147483647))
+        (define numbers (let loop ((i 0) (s 1) (l '())) (if (= i 1000000) l (loop (+ i 1) (next s) (cons s l)))))
+        (define (spin) (spin))
+        (define main (self))
+        (define (tick n worst)
+          (if (= n 0)
+              (! main worst)
+              (let ((at (+ (%deadline 0) 1000)))
+                (sleep 0.001)
+                (tick (- n 1) (max worst (- (%deadline 0) at))))))";
+    scheme.eval("setup", setup).unwrap();
+    scheme.take_overrun();
+    let program = "(for-each (lambda (i) (spawn spin)) (iota 50))
+        (for-each spawn (list (lambda () (sort numbers <)) (lambda () (expt 7 1000000))))
+        (spawn (lambda () (tick 500 0)))
+        (?)";
+    let value = scheme.eval("test", program).unwrap();
+    let (turns, over) = (value.parse::<u64>().unwrap() / 20, scheme.take_overrun());
+    assert!(turns <= 5, "a timer was {turns} turns late");
+    // 10 ms are 250,000 units.
+    assert!((turns + 1) * (TURN + over) <= 250_000, "{turns} turns late, of up to {} units", TURN + over);
 }
 
 #[test]

@@ -391,6 +391,26 @@ fn processes_on_several_threads_lose_no_message_and_keep_their_order() {
 }
 
 #[test]
+fn body_that_ends_during_the_turn_in_which_a_process_begins_to_wait_for_it_wakes_that() {
+    let (mut engine, notes, other) = engines();
+    let library = "(define-library (a) (export x) (import (dunlin)) (begin (define x (?))))";
+    assert_eq!(start(&mut engine, library).1, ended(Value::Unspecified));
+    let (first, step) = start(&mut engine, "(import (a))");
+    assert_eq!(step, Step::Waiting(None));
+    // With a rate the turn looks at the time when it begins, and when it has ended.
+    engine.set_fuel_rate(std::num::NonZero::new(u64::MAX));
+    let second = engine.start("test", "(begin (eval '(import (a))) (eval 'x))").unwrap();
+    notes.take();
+    notes.then(&other, |_| {});
+    notes.then(&other, move |other| {
+        assert_eq!(other.send(first, &Value::Integer(7)), Ok(true));
+        assert_eq!(run(other, first), ended(Value::Unspecified));
+    });
+    assert_eq!(engine.turn(second), Step::Waiting(None));
+    assert_eq!((notes.take(), run(&mut engine, second)), (vec![second], ended(Value::Integer(7))));
+}
+
+#[test]
 fn two_processes_are_in_their_turns_at_the_same_time() {
     let (notes, other_notes) = (Notes::default(), Notes::default());
     let mut one = Engine::new(notes.clone());

@@ -6,7 +6,7 @@
 //!
 //! Each round runs each row once on one worker and once on two, here and in Erlang if that is installed, in a
 //! process of its own. The table has medians over the rounds, 5 by default, and medians of ratios in the same
-//! round. A goal that is missed is shown; it fails nothing.
+//! round. A goal that is missed is shown; only that of timers fails the run.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -90,6 +90,17 @@ const ROWS: [Row; 7] = [
 
 /// Timers of one process while so many others never wait.
 const LOOPS: u32 = 50;
+/// What else runs beside them, each without an end.
+const BESIDE: [(&str, &str); 3] = [
+    ("timers", ""),
+    (
+        "timers and a sort",
+        "(define (next s) (modulo (+ (* s 16807) 1) 2147483647))
+         (define numbers (let loop ((i 0) (s 1) (l '())) (if (= i 1000000) l (loop (+ i 1) (next s) (cons s l)))))
+         (let again () (sort numbers <) (again))",
+    ),
+    ("timers and a power", "(let again () (string-length (number->string (expt 7 1000000))) (again))"),
+];
 const TIMERS: u32 = 200;
 
 fn main() -> ExitCode {
@@ -97,7 +108,8 @@ fn main() -> ExitCode {
     match &arguments[..] {
         [flag, name, workers] if flag == "--one" => {
             let workers = workers.parse().expect("a number of workers");
-            let figures = if name == "timers" { timers(workers) } else { vec![one(name, workers)] };
+            let beside = BESIDE.iter().find(|(beside, _)| beside == name);
+            let figures = if let Some((_, text)) = beside { timers(workers, text) } else { vec![one(name, workers)] };
             let figures: Vec<String> = figures.iter().map(f64::to_string).collect();
             println!("{}", figures.join(" "));
             return ExitCode::SUCCESS;
@@ -137,20 +149,22 @@ fn main() -> ExitCode {
             row.name, of_erlang[0], of_erlang[1]
         );
     }
-    if is_wanted("timers") {
-        let mut late = child("timers", 2);
+    let mut is_reached = true;
+    for (name, _) in BESIDE.iter().filter(|(name, _)| is_wanted(name)) {
+        let mut late = child(name, 2);
         late.sort_by(f64::total_cmp);
         let [middle, last] = [late[late.len() / 2], late[late.len() - 1]];
+        is_reached &= last <= 10.0;
         let verdict = if last <= 10.0 { "reached" } else { "missed" };
         println!(
-            "{TIMERS} timers beside {LOOPS} loops on 2 workers: late by {middle:.2} ms (median), {last:.2} ms (most); goal: at \
-             most 10 ms: {verdict}"
+            "{TIMERS} {name} beside {LOOPS} loops on 2 workers: late by {middle:.2} ms (median), {last:.2} ms (most); goal: \
+             at most 10 ms: {verdict}"
         );
     }
     if let Some(folder) = erlang {
         let _ = std::fs::remove_dir_all(folder);
     }
-    ExitCode::SUCCESS
+    if is_reached { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -215,7 +229,7 @@ async fn evaluate(program: &Program, text: &str) -> Value {
 }
 
 /// By how many milliseconds timers of 5 ms were late.
-fn timers(workers: usize) -> Vec<f64> {
+fn timers(workers: usize, beside: &'static str) -> Vec<f64> {
     on_workers(workers, async {
         let program = Program::new();
         let (address, mut mailbox) = mailbox::<f64>();
@@ -224,6 +238,7 @@ fn timers(workers: usize) -> Vec<f64> {
         for _ in 0..LOOPS {
             program.spawn("bench", "(spin 0)").expect("it can be read");
         }
+        program.spawn("bench", beside).expect("it can be read");
         let text = format!(
             "(define (tick n)
                (if (> n 0)
