@@ -115,7 +115,7 @@ pub use process::{
 };
 #[cfg(feature = "net")]
 pub use process::{
-    FunctionOffer, Offering, PayloadError, RemoteCall, RemoteFunction, RemoteProcess, SpawnOn, StartError,
+    Dispatcher, FunctionOffer, Offering, PayloadError, RemoteCall, RemoteFunction, RemoteProcess, SpawnOn, StartError,
     StartFailure, exit_with_portable,
 };
 #[cfg(feature = "rt")]

@@ -6,7 +6,7 @@
 //! - [`monitor`], [`monitor_into`]: an exit that is reported;
 //! - [`mailbox`](mailbox()), [`Address`], [`Mailbox`]: messages that a process receives in an order of its
 //!   own;
-//! - [`RemoteCall`], [`RemoteProcess`]: a process that is started at another node;
+//! - [`RemoteCall`], [`RemoteProcess`], [`Dispatcher`]: a process that is started at another node;
 //! - [`supervisor`], [`server`]: processes that restart others, and processes that serve calls.
 //!
 //! In the folder: `signal.rs` is the pure state machine of a process's links, monitors and exits; `core.rs`
@@ -49,7 +49,7 @@ pub use payload::PayloadError;
 pub use pid::Pid;
 #[cfg(feature = "net")]
 pub use remote::{
-    FunctionOffer, Offering, RemoteCall, RemoteFunction, RemoteProcess, SpawnOn, StartError, StartFailure,
+    Dispatcher, FunctionOffer, Offering, RemoteCall, RemoteFunction, RemoteProcess, SpawnOn, StartError, StartFailure,
 };
 pub(crate) use spawn::{NotStarted, start};
 pub use spawn::{Process, spawn, spawn_named};

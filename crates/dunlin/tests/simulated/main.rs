@@ -19,6 +19,7 @@ mod calls;
 mod choice;
 mod config;
 mod costs;
+mod dispatchers;
 mod hostile;
 mod leaving;
 mod links;

@@ -4,7 +4,10 @@
 //! - `offer.rs`: what a node lets others start; `rules.rs`: which nodes may, and how many processes run;
 //! - `request.rs`: what the two nodes say; `begin.rs`: how the offering node starts a process;
 //! - `start.rs`: [`SpawnOn`], the starting side; `handle.rs`: [`RemoteProcess`];
+//! - `dispatcher.rs`: [`Dispatcher`], which starts at the less loaded of several nodes;
 //! - `error.rs`: why nothing was started.
+//!
+//! A dispatcher asks an acceptor of the offer, once a second, how much runs.
 //!
 //! All of it stands on public parts: acceptors, calls, mailboxes, links and monitors.
 //!
@@ -20,6 +23,7 @@
 //!    process are in one stream, so the function does not run before links and monitors are in place.
 
 mod begin;
+mod dispatcher;
 mod error;
 mod function;
 mod handle;
@@ -28,6 +32,7 @@ mod request;
 mod rules;
 mod start;
 
+pub use dispatcher::Dispatcher;
 pub use error::{StartError, StartFailure};
 pub use function::{RemoteCall, RemoteFunction};
 pub use handle::RemoteProcess;

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::begin::begin;
 use super::function::RemoteFunction;
-use super::request::{Admission, Answer, Asks, Refusal, Starts, function_name};
+use super::request::{Admission, Answer, Asks, Refusal, Starts, function_name, load_name};
 use super::rules::{Allow, Rules};
 use crate::node::{Guest, NameError, Node, Peer, words};
 use crate::world;
@@ -125,6 +125,12 @@ impl<'a> IntoFuture for Offering<'a> {
             for (function, declare) in functions {
                 declare(node, function_name(&name, function), rules.clone(), closed.clone()).await?;
             }
+            let meters = node.acceptor::<Asks>(&load_name(&name)).await?;
+            let load = {
+                let rules = rules.clone();
+                move |peer, _| words::encode(&rules.load(peer))
+            };
+            world::spawn_own(serve(meters, closed.clone(), load));
             // The last, so that whoever finds the offer finds its functions.
             let guests = node.acceptor::<Asks>(&name).await?;
             let answer = move |peer, function: Bytes| {

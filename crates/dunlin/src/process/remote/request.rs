@@ -15,6 +15,10 @@ pub(super) type Asks = Call<Bytes, Bytes>;
 /// Whether a function may be started.
 pub(super) type Admission = Result<(), Refusal>;
 
+/// How many processes of an offer run, for all nodes. An error: why the asking node could not start another
+/// one. The request has no bytes; the answer is [bytes](crate::node::words), as that of [`Asks`].
+pub(super) type Load = Result<u64, Refusal>;
+
 /// What starts a function.
 pub(super) type Starts<F> = Call<StartOf<F>, Answer<StartOf<F>>>;
 
@@ -46,6 +50,11 @@ pub(super) enum Refusal {
     NotAllowed,
     /// So many may run.
     Full(u64),
+}
+
+/// The name under which the load of an offer is read. No path of a function is without colons.
+pub(super) fn load_name(offer: &str) -> String {
+    function_name(offer, "load")
 }
 
 /// The name under which a function of an offer is declared.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use dunlin_proto::Source;
 use dunlin_proto::source::has_place;
 
-use super::request::Refusal;
+use super::request::{Load, Refusal};
 use crate::lock::lock;
 use crate::node::Peer;
 use crate::node::mailboxes::Sources;
@@ -28,10 +28,13 @@ impl Rules {
         Self { functions, allow, max, running: Mutex::default(), sources }
     }
 
+    fn allows(&self, peer: Peer) -> Result<(), Refusal> {
+        let is_allowed = self.allow.as_ref().is_none_or(|allow| allow(peer));
+        if is_allowed { Ok(()) } else { Err(Refusal::NotAllowed) }
+    }
+
     fn permits(&self, peer: Peer, function: &str) -> Result<(), Refusal> {
-        if self.allow.as_ref().is_some_and(|allow| !allow(peer)) {
-            return Err(Refusal::NotAllowed);
-        }
+        self.allows(peer)?;
         if !self.functions.contains(&function) {
             return Err(Refusal::NotOffered);
         }
@@ -49,6 +52,15 @@ impl Rules {
         self.permits(peer, function)?;
         let source = self.sources.of(peer);
         self.has_place(&lock(&self.running), source)
+    }
+
+    /// How many processes run, if that node may start another one.
+    pub(super) fn load(&self, peer: Peer) -> Load {
+        self.allows(peer)?;
+        let source = self.sources.of(peer);
+        let running = lock(&self.running);
+        self.has_place(&running, source)?;
+        Ok(running.values().sum::<usize>() as u64)
     }
 
     /// Takes a place for a process. Nodes need not have asked before, so all is checked again.

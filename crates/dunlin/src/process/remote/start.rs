@@ -85,6 +85,11 @@ impl<F: RemoteFunction> SpawnOn<'_, F> {
         self
     }
 
+    /// The name of the offer.
+    pub fn offer(&self) -> &str {
+        &self.offer
+    }
+
     /// How long the start may take. If no node has the offer by then, or the arguments were not taken, the
     /// call is given back.
     pub fn within(mut self, patience: Duration) -> Self {
