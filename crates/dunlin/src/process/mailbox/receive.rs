@@ -196,6 +196,9 @@ impl<M> Mailbox<M> {
 
     /// The mailbox belongs to the process that runs now, or to no process that lives.
     fn own(&mut self) -> Result<(), MailboxError> {
+        if self.owner.is_some_and(Pid::is_current) {
+            return Ok(());
+        }
         let by = Pid::current().unwrap_or_else(|| Pid::nowhere(waits::Pid::OUTSIDE));
         match self.owner {
             Some(owner) if owner == by => Ok(()),
@@ -249,7 +252,8 @@ impl<M> Mailbox<M> {
         if index < self.mark {
             self.mark -= 1;
         }
-        self.list.remove(index)
+        // Mostly the first one, which needs no gap to be closed.
+        if index == 0 { self.list.pop_front() } else { self.list.remove(index) }
     }
 
     fn take(&mut self, index: usize) -> Option<M> {

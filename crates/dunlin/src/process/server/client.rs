@@ -114,7 +114,7 @@ impl<Q, A, C> Client<Q, A, C> {
 
 /// Whether the process that serves is the calling one.
 fn is_oneself(served: Option<Pid>) -> bool {
-    served.is_some() && served == Pid::current()
+    served.is_some_and(Pid::is_current)
 }
 
 impl<Q, A, C> Clone for Client<Q, A, C> {
