@@ -191,7 +191,7 @@ fn dispatcher_without_a_usable_offer_fails_or_waits() {
         let _offer = there.offer("later").function::<work>().await?;
         let (_, process) = waits.await??;
         process.await.map_err(|exit| Error::other(exit.to_string()))?;
-        // The dispatcher has been dropped, and its questions with it.
+        // Once the offer and the dispatchers are gone.
         drop((_offer, none));
         crate::support::nothing_is_left(&[here]).await
     });
