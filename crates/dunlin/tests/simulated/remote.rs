@@ -170,7 +170,8 @@ fn start_without_a_confirmation_runs_nothing() {
             } else {
                 let text = "the node that has started it was lost before it began";
                 assert_eq!(exit.reason, ExitReason::Error(text.into()));
-                // It has begun to wait before this process knew of it, and the news of its end takes a while too.
+                // It has begun to wait before this process knew of it, and the news of its end takes a while
+                // too.
                 assert_eq!((sim.now() - began).as_secs_f64().round(), 60.0);
                 assert!(log.is_empty());
                 assert_eq!(outputs.recv().await, Err(RecvError::Closed));
