@@ -39,9 +39,9 @@
 //! complete at once; a send without one waits there, and no message for it crosses. So granted and buffered
 //! places together never exceed n, and both ends behave like those of a buffer in one memory:
 //! - *retire*, from either end, keeps the values that were sent. If the receiver retires, receives wait for
-//! values on their way until the sender's half has answered
-//! ([`Inlet::retire`](crate::agent::RawInlet::retire)). Until then the receiver's   half promises places for
-//! sends that have waited there since before;
+//!   values on their way until the sender's half has answered
+//!   ([`Inlet::retire`](crate::agent::RawInlet::retire)). Until then the receiver's half promises places for
+//!   sends that have waited there since before;
 //! - *poison*, from either end, destroys buffered values and those on their way;
 //! - an extended receive keeps its place until the release.
 //!
@@ -75,9 +75,9 @@
 //!   and both agents are dropped.
 //! - *The receiver is dropped.* [`FromReceiver::Gone`], or [`FromReceiver::Down`], is not the last event:
 //!   offers on their way fail when they arrive, and their values come back. The carrier calls
-//!   [`Outlet::gone`](crate::agent::RawOutlet::gone). [`Event::Retired`] answers, unless the channel was retired before, and no offer
-//!   follows it. Both agents are dropped when that answer has reached the receiver's half and that half's
-//!   events until then have come back, or at [`Event::Gone`].
+//!   [`Outlet::gone`](crate::agent::RawOutlet::gone). [`Event::Retired`] answers, unless the channel was
+//!   retired before, and no offer follows it. Both agents are dropped when that answer has reached the
+//!   receiver's half and that half's events until then have come back, or at [`Event::Gone`].
 //! - *A node is lost for good.* At the sender's half: [`Outlet::lost`] for every value that is kept, then
 //!   [`Outlet::down`]. At the receiver's: [`Inlet::down`].
 
@@ -85,6 +85,7 @@ mod inlet;
 mod joint;
 mod lone;
 mod outlet;
+mod ticket;
 
 use std::fmt;
 use std::future::Future;

@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use super::ticket::Ticket;
 use super::{Event, FarChan, Given, Names, PassedOn, Reserved, name_of};
 use crate::channel::erased::Erased;
 use crate::channel::queue::demand::Demanded;
-use crate::channel::queue::events::FromSender;
 use crate::choice::decision::{self, Reserver};
 use crate::error::{MessageId, Reason, Why};
 use crate::handle::Handle;
@@ -19,7 +19,6 @@ use crate::share::{End, Shared};
 use crate::waits::ChannelId;
 #[cfg(feature = "serde")]
 use crate::waits::Recorded;
-use crate::wake::Queued;
 
 /// The handle that an agent stands in for.
 pub(crate) struct Lone {
@@ -128,31 +127,6 @@ pub struct RawLoneOutlet {
     leaving: Lock<bool>,
 }
 
-/// The path from an offer's choice to the agent that has reserved the offer.
-struct Ticket {
-    chan: Arc<dyn FarChan>,
-    handle: Handle,
-    ticket: u64,
-}
-
-impl Ticket {
-    fn tell(&self, event: FromSender) {
-        self.chan.any().with_queue(|queue, _, after| queue.tell_demands(self.handle, event, after));
-    }
-}
-
-impl Queued for Ticket {
-    fn unlocked(self: Arc<Self>) {
-        self.tell(FromSender::Unlocked(self.ticket));
-    }
-}
-
-impl Reserver for Ticket {
-    fn revoke(self: Arc<Self>) {
-        self.tell(FromSender::Revoke(self.ticket));
-    }
-}
-
 impl RawLoneOutlet {
     pub(crate) fn of(chan: Arc<dyn FarChan>, lone: Lone) -> Self {
         chan.any().add_agent(|queue, after| queue.add_demands(lone.handle, after));
@@ -205,8 +179,9 @@ impl RawLoneOutlet {
     fn demand(&self, number: u64, reads: bool) -> Reserved<Given<Erased>> {
         let handle = self.lone.handle;
         let found = self.chan.any().with_queue(|queue, ends, after| {
-            let reserver =
-                |ticket| -> Arc<dyn Reserver> { Arc::new(Ticket { chan: self.chan.clone(), handle, ticket }) };
+            let reserver = |ticket| -> Arc<dyn Reserver> {
+                Arc::new(Ticket { chan: self.chan.clone(), demanded_by: Some(handle), ticket })
+            };
             queue.demand(handle, number, reads, ends, reserver, after)
         });
         match found {

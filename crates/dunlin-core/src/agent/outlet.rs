@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use super::ticket::Ticket;
 use super::{Event, FarChan, Given, Missing, Names, PassedOn, Reserved, name_of};
 use crate::channel::erased::Erased;
 use crate::channel::queue::events::{Carried, Collected, FromSender};
@@ -11,7 +12,6 @@ use crate::choice::decision::Reserver;
 use crate::error::{MessageId, Reason, Why};
 use crate::lock::Lock;
 use crate::waits::ChannelId;
-use crate::wake::Queued;
 
 /// An [`Outlet`](super::Outlet) for values of any type, which it takes and gives without their type. Its
 /// methods without values are those of the outlet.
@@ -24,34 +24,6 @@ pub struct RawOutlet {
 
 /// The first ticket of buffered values; only the outlet knows these tickets.
 const BUFFERED_TICKETS: u64 = 1 << 63;
-
-/// The path from a decision to the outlet that has reserved one of its offers.
-struct Ticket {
-    chan: Arc<dyn FarChan>,
-    ticket: u64,
-}
-
-impl Ticket {
-    fn tell(&self, event: FromSender) {
-        self.chan.any().with_queue(|queue, _, after| {
-            if let Some(outlet) = &mut queue.outlet {
-                outlet.tell(event, &mut after.wakes);
-            }
-        });
-    }
-}
-
-impl Queued for Ticket {
-    fn unlocked(self: Arc<Self>) {
-        self.tell(FromSender::Unlocked(self.ticket));
-    }
-}
-
-impl Reserver for Ticket {
-    fn revoke(self: Arc<Self>) {
-        self.tell(FromSender::Revoke(self.ticket));
-    }
-}
 
 impl RawOutlet {
     pub(crate) fn new(chan: Arc<dyn FarChan>) -> Self {
@@ -174,7 +146,7 @@ impl RawOutlet {
     }
 
     fn reserve_given(&self, ticket: u64, reads: bool) -> Reserved<Given<Erased>> {
-        let reserver: Arc<dyn Reserver> = Arc::new(Ticket { chan: self.chan.clone(), ticket });
+        let reserver: Arc<dyn Reserver> = Arc::new(Ticket { chan: self.chan.clone(), demanded_by: None, ticket });
         self.chan.any().with_queue(|queue, _, after| queue.reserve(ticket, reads, &reserver, after))
     }
 

@@ -3,7 +3,7 @@
 //!
 //! [`Chan<T>`](Chan) has the few paths that know the type of the values: the two steps of a rendezvous, and
 //! for each other call the places of its values. The calls themselves are compiled once, for an [`AnyChan`]:
-//! [`sending`], [`receiving`], [`ending`], [`agents`].
+//! [`sending`], [`receiving`], [`ending`], [`agents`]. [`locked`] has both types, and the lock.
 //!
 //! An unshared end is used through `&mut`, so at most one send and one receive exist at a time, and at most
 //! one of them waits: one slot for the value and one for a waker make a complete rendezvous channel. The tag
@@ -21,10 +21,13 @@ mod agents;
 mod ending;
 #[cfg(feature = "link")]
 mod link;
+mod locked;
 mod receiving;
 mod sending;
 
 pub(crate) use agents::FarChan;
+pub(crate) use locked::{AnyChan, Chan};
+use locked::{AnyGuard, ChanOf, Locked};
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -46,7 +49,7 @@ use crate::choice::ChoiceCx;
 use crate::choice::branch::Asked;
 use crate::error::{Failed, Reason, RecvError, SendError, Strength, Why};
 use crate::handle::Handle;
-use crate::lock::{Guard, Lock};
+use crate::lock::Lock;
 use crate::turn::Turn;
 use crate::waits::{Doing, Recorded, Side};
 use crate::wake;
@@ -125,66 +128,6 @@ impl DerefMut for QueueAndHub {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut Queue {
         &mut self.queue
-    }
-}
-
-/// The state that both ends of a channel share, with this slot for a value.
-#[allow(unreachable_pub)] // an associated type of the public trait `End` names it
-pub struct ChanOf<S: ?Sized> {
-    pub(crate) record: Recorded,
-    state: Lock<Inner>,
-    /// The slot for the value, under the lock as well. It is not inside: where a part is that follows a value
-    /// of unknown type, and so of unknown alignment, has to be computed at each access.
-    value: UnsafeCell<S>,
-}
-
-// SAFETY: `value` is only reached through a `Locked`, which has the lock.
-unsafe impl<S: ?Sized + Send> Sync for ChanOf<S> {}
-
-/// A channel of values of type `T`.
-#[allow(unreachable_pub)] // as above
-pub type Chan<T> = ChanOf<Option<T>>;
-
-/// A channel whose values have a type that its users know.
-pub(crate) type AnyChan<'v> = ChanOf<dyn AnySlot + 'v>;
-
-/// A channel, locked.
-struct Locked<'g, S: ?Sized> {
-    guard: Guard<'g, Inner>,
-    chan: &'g ChanOf<S>,
-}
-
-type AnyGuard<'g, 'v> = Locked<'g, dyn AnySlot + 'v>;
-
-impl<'g, S: ?Sized> Deref for Locked<'g, S> {
-    type Target = Guard<'g, Inner>;
-
-    #[inline(always)]
-    fn deref(&self) -> &Guard<'g, Inner> {
-        &self.guard
-    }
-}
-
-impl<S: ?Sized> DerefMut for Locked<'_, S> {
-    #[inline(always)]
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.guard
-    }
-}
-
-impl<S: ?Sized> Locked<'_, S> {
-    /// The slot for the value.
-    #[inline(always)]
-    fn value(&mut self) -> &mut S {
-        // SAFETY: this has the lock of the channel, and `&mut self` keeps other uses of it away.
-        unsafe { &mut *self.chan.value.get() }
-    }
-
-    /// The slot for the value, and the rest.
-    #[cfg(feature = "link")]
-    fn parts(&mut self) -> (&mut S, &mut Inner) {
-        // SAFETY: as above; the rest is elsewhere.
-        (unsafe { &mut *self.chan.value.get() }, &mut self.guard)
     }
 }
 
@@ -403,29 +346,15 @@ impl<T> Chan<T> {
             }
         } else if post.ticket == 0
             && slot.is_some()
-            && let Some(mut g) = self.locked_when(OFFER | NO_RECEIVER | RETIRED | QUEUED)
+            && let Some(g) = self.locked_when(OFFER | NO_RECEIVER | RETIRED | QUEUED)
         {
-            // A watching receiver gives up the slot; otherwise the slot has at most a stale waker.
-            let before = g.waiter.replace(wake::keep(cx.waker()));
             // Moves the value alone: a copy of the whole `Option` right after it was written in parts stalls
             // the processor.
-            if let Some(value) = slot.take() {
-                *g.value() = Some(value);
-            }
-            let watched = g.has(WATCHED);
-            if watched {
-                g.clear(WATCHED);
-                g.set(WOKEN);
-            }
-            g.set(OFFER);
-            drop(g);
-            post.ticket = FIRST_TICKET;
-            self.record.sender.begin(Doing::Send);
-            match before {
-                Some(receiver) if watched => wake::wake(receiver),
-                stale => drop(stale),
-            }
-            return Poll::Pending;
+            return self.offer_now(g, post, cx, |place| {
+                if let Some(value) = slot.take() {
+                    *place = Some(value);
+                }
+            });
         }
         self.poll_send_counted(post, slot, cx)
     }
@@ -704,18 +633,6 @@ without_values! {
 }
 
 impl<S: ?Sized> ChanOf<S> {
-    /// Locks the state as it is.
-    #[inline(always)]
-    fn locked(&self) -> Locked<'_, S> {
-        Locked { guard: self.state.lock(), chan: self }
-    }
-
-    /// Locks the state if it is not locked, and none of these bits is set.
-    #[inline(always)]
-    fn locked_when(&self, not: u32) -> Option<Locked<'_, S>> {
-        self.state.lock_when(not, 0).map(|guard| Locked { guard, chan: self })
-    }
-
     /// By which the hub of a broadcast knows the channel.
     pub(crate) fn address(&self) -> *const () {
         std::ptr::from_ref(self).cast()
@@ -739,6 +656,34 @@ impl<S: ?Sized> ChanOf<S> {
     #[inline(always)]
     fn side(&self, doing: Doing) -> &Side {
         if doing == Doing::Receive { &self.record.receiver } else { &self.record.sender }
+    }
+
+    /// Offers the value of a plain rendezvous: the first step. `put` moves it into the slot.
+    #[inline(always)]
+    fn offer_now(
+        &self,
+        mut g: Locked<'_, S>,
+        post: &mut Post,
+        cx: &Context<'_>,
+        put: impl FnOnce(&mut S),
+    ) -> Poll<Result<(), Failed>> {
+        // A watching receiver gives up the slot; otherwise the slot has at most a stale waker.
+        let before = g.waiter.replace(wake::keep(cx.waker()));
+        put(g.value());
+        let watched = g.has(WATCHED);
+        if watched {
+            g.clear(WATCHED);
+            g.set(WOKEN);
+        }
+        g.set(OFFER);
+        drop(g);
+        post.ticket = FIRST_TICKET;
+        self.record.sender.begin(Doing::Send);
+        match before {
+            Some(receiver) if watched => wake::wake(receiver),
+            stale => drop(stale),
+        }
+        Poll::Pending
     }
 
     #[inline(always)]

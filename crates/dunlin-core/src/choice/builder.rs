@@ -10,6 +10,7 @@ use super::branch::{Branch, ChoiceCx, Look, PARTS_MAX};
 use super::{Choosing, EVERY_BRANCH_IS_OFF, HOPELESS, Order, Step, Survey, step_on};
 use crate::channel::erased::Erased;
 use crate::channel::queue::offer::Retracted;
+use crate::channel::queue::put;
 use crate::channel::queue::value::{Pool, Pooled};
 use crate::channel::sender::Sender;
 use crate::channel::state::{Chan, Post};
@@ -346,10 +347,7 @@ impl<T> SendingToAny<'_, T> {
         self.withdraw();
         self.is_out = false;
         let value = self.pool.lock().take();
-        if let Some(value) = value {
-            // SAFETY: what is in the pool came from this slot.
-            *self.slot = Some(unsafe { value.into_value() });
-        }
+        value.into_iter().for_each(|value| put(self.slot, value));
     }
 
     /// Offers the value from the pool, for this choice. First it retracts what it offered for another choice;

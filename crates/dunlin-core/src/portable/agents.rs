@@ -464,7 +464,8 @@ impl AnyOutlet {
         self.agent.retire();
     }
 
-    /// [`Outlet::gone`](crate::agent::RawOutlet::gone), [`LoneOutlet::gone`](crate::agent::RawLoneOutlet::gone).
+    /// [`Outlet::gone`](crate::agent::RawOutlet::gone),
+    /// [`LoneOutlet::gone`](crate::agent::RawLoneOutlet::gone).
     pub fn gone(&self) {
         self.agent.gone();
     }

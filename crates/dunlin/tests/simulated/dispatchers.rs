@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dunlin::node::NameError;
+use dunlin::node::{ConnectionState, Down, NameError};
 use dunlin::prelude::*;
 use dunlin::sim::Sim;
 use dunlin::{Dispatcher, RemoteProcess, StartFailure};
@@ -194,6 +194,30 @@ fn dispatcher_without_a_usable_offer_fails_or_waits() {
         // Once the offer and the dispatchers are gone.
         drop((_offer, none));
         crate::support::nothing_is_left(&[here]).await
+    });
+    result.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// A dispatcher, and what reads loads for it, are handles of its node only until it is dropped.
+#[test]
+fn node_leaves_by_itself_once_its_dispatcher_is_dropped() {
+    let sim = Sim::new(1);
+    let result = sim.run(async {
+        let (here, there) = (Node::join("dropped").await?, Node::join("dropped").await?);
+        let (_offer, me) = (there.offer("offer").function::<work>().await?, here.me());
+        let mut connections = there.connections();
+        let dispatcher = here.dispatcher(["offer", "nobody"]);
+        drop(here);
+        // The load is read.
+        sleep(Duration::from_secs(2)).await;
+        start(&dispatcher, 1).await?.1.await.map_err(|exit| Error::other(exit.to_string()))?;
+        drop(dispatcher);
+        loop {
+            let (peer, state) = connections.recv().within(Duration::from_secs(60)).await?;
+            if peer == me && state == ConnectionState::Down(Down::Left) {
+                return Ok::<_, Error>(());
+            }
+        }
     });
     result.unwrap_or_else(|error| panic!("{error}"));
 }

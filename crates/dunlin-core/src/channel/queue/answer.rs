@@ -390,8 +390,8 @@ impl Queue {
         self.rouse(after);
     }
 
-    /// Sends this event of the sender, or of its choice, to the agent that has the offer's value.
-    pub(super) fn tell_taker(&mut self, demanded_by: Option<Handle>, event: FromSender, after: &mut After) {
+    /// Sends this event of the sender, or of its choice, to the agent that has, or requested, the offer.
+    pub(crate) fn tell_taker(&mut self, demanded_by: Option<Handle>, event: FromSender, after: &mut After) {
         let heard = match demanded_by {
             None => self.outlet.as_mut(),
             Some(handle) => self.demands_of(handle).map(|demands| &mut demands.heard),
@@ -399,11 +399,6 @@ impl Queue {
         if let Some(heard) = heard {
             heard.tell(event, &mut after.wakes);
         }
-    }
-
-    /// Sends an event of an offer's choice to the agent that has, or requested, the offer.
-    pub(crate) fn tell_demands(&mut self, handle: Handle, event: FromSender, after: &mut After) {
-        self.tell_taker(Some(handle), event, after);
     }
 
     /// Wakes the agents, because the channel has changed, and may have ended.

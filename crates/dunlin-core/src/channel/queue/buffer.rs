@@ -80,19 +80,11 @@ impl Buffer {
 
     /// Takes the value of a send, if there is one.
     pub(super) fn push_from(&mut self, source: &mut Source<'_>) {
-        let is_pushed = match source {
-            Source::Slot(slot) => self.values.push_from(*slot),
-            source => match source.take() {
-                Some(value) => return self.push_back(value),
-                None => false,
-            },
-        };
-        #[cfg(feature = "link")]
-        if is_pushed && let Some(order) = self.order() {
-            order.push_back(Buffered::Here);
+        match source {
+            // Straight from its slot, whatever its size.
+            Source::Slot(slot) if self.rare.is_none() => self.values.push_from(*slot),
+            source => source.take().into_iter().for_each(|value| self.push_back(value)),
         }
-        #[cfg(not(feature = "link"))]
-        let _ = is_pushed;
     }
 
     /// Adds a value that came over a link.

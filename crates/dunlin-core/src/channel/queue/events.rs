@@ -107,8 +107,8 @@ pub enum FromReceiver<T> {
     /// received there. No value: it is [unread](crate::agent::RawInlet::offer_unread).
     Lost(u64, Option<T>, MessageId),
     /// A receiver requests this offer of a choice; the second number names the request. For an
-    /// [unread](crate::agent::RawInlet::offer_unread) offer: a receiver here needs its value, which the carrier
-    /// [supplies](crate::agent::Inlet::bring).
+    /// [unread](crate::agent::RawInlet::offer_unread) offer: a receiver here needs its value, which the
+    /// carrier [supplies](crate::agent::Inlet::bring).
     Reserve(u64, u64),
     /// The receiver that had reserved the offer gives it up; the offer stands. No value: it is unread.
     Abort(u64, Option<T>),

@@ -12,14 +12,13 @@ use super::{
 use crate::budget;
 use crate::channel::after::After;
 use crate::channel::erased::AnySlot;
-use crate::channel::queue::offer::{FIRST_TICKET, Offered, Retracted, Stand};
+use crate::channel::queue::offer::{Offered, Retracted, Stand};
 use crate::channel::queue::value::{Pool, Source};
 use crate::choice::ChoiceCx;
 use crate::error::{Failed, Why};
 use crate::handle::Handle;
 use crate::turn::Turn;
 use crate::waits::{Doing, Recorded};
-use crate::wake;
 
 impl<'v> AnyChan<'v> {
     #[inline(never)]
@@ -80,7 +79,7 @@ impl<'v> AnyChan<'v> {
             }
             if !g.has(OFFER) {
                 // Another thread held the lock when the short path looked.
-                return self.offer_now(g, post, slot, cx);
+                return self.offer_now(g, post, cx, |place| move_value(slot, place));
             }
             // A forgotten offer precedes this one.
             let old = store(&mut g.waiter, cx.waker());
@@ -120,32 +119,6 @@ impl<'v> AnyChan<'v> {
             post.ticket = 0;
         }
         self.poll_send_queued(self.lock(), post, &mut Source::Slot(slot), cx, Some(choice))
-    }
-
-    /// Offers the value of a plain rendezvous: the first step of [`Chan::poll_send`](super::Chan::poll_send).
-    fn offer_now(
-        &self,
-        mut g: AnyGuard<'_, 'v>,
-        post: &mut Post,
-        slot: &mut dyn AnySlot,
-        cx: &Context<'_>,
-    ) -> Poll<Result<(), Failed>> {
-        let before = g.waiter.replace(wake::keep(cx.waker()));
-        move_value(slot, g.value());
-        let watched = g.has(WATCHED);
-        if watched {
-            g.clear(WATCHED);
-            g.set(WOKEN);
-        }
-        g.set(OFFER);
-        drop(g);
-        post.ticket = FIRST_TICKET;
-        self.record.sender.begin(Doing::Send);
-        match before {
-            Some(receiver) if watched => wake::wake(receiver),
-            stale => drop(stale),
-        }
-        Poll::Pending
     }
 
     /// Sends the value of a pool, which several branches of one choice offer.
