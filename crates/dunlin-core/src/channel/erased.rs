@@ -9,6 +9,7 @@
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error, realloc};
 use std::any::type_name;
+use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::{self, NonNull};
@@ -64,16 +65,15 @@ impl Kind {
 
 /// A value whose type only the ends of its channel know.
 pub(crate) struct Erased {
-    /// The value, or a pointer to it.
-    words: Words,
+    /// The value, or a pointer to it. A value may have cells, which change though it is only shared.
+    words: UnsafeCell<Words>,
     kind: &'static Kind,
 }
 
 // SAFETY: a channel has a slot of the type of its values beside its queue, and an operation that owns erased
-// values names that type too. So they are sent and shared only if values of that type may be.
+// values names that type too. So they are sent only if values of that type may be. (They are not `Sync`: a
+// carrier may write a value through a shared reference.)
 unsafe impl Send for Erased {}
-// SAFETY: as above.
-unsafe impl Sync for Erased {}
 
 impl Erased {
     #[inline]
@@ -101,7 +101,7 @@ impl Erased {
         };
         // SAFETY: the caller's; there is room of this layout.
         unsafe { ptr::copy_nonoverlapping(value.cast::<u8>(), to, kind.layout.size()) };
-        Self { words, kind }
+        Self { words: UnsafeCell::new(words), kind }
     }
 
     /// # Safety
@@ -115,15 +115,9 @@ impl Erased {
 
     /// Where the value is.
     #[inline]
-    pub(crate) fn at(&self) -> *const () {
-        let words = &raw const self.words;
+    pub(crate) fn at(&self) -> *mut () {
+        let words = self.words.get();
         // SAFETY: the words of a value that is not in line begin with a pointer to it.
-        if self.kind.is_in_line() { words.cast() } else { unsafe { words.cast::<*const ()>().read() } }
-    }
-
-    fn at_mut(&mut self) -> *mut () {
-        let words = &raw mut self.words;
-        // SAFETY: as above.
         if self.kind.is_in_line() { words.cast() } else { unsafe { words.cast::<*mut ()>().read() } }
     }
 
@@ -135,7 +129,7 @@ impl Erased {
         let result = f(at);
         if !this.kind.is_in_line() {
             // SAFETY: `read` has taken this memory, and nothing is in it any more.
-            unsafe { free(at.cast_mut().cast(), this.kind.layout) };
+            unsafe { free(at.cast(), this.kind.layout) };
         }
         result
     }
@@ -144,7 +138,7 @@ impl Erased {
 impl Drop for Erased {
     #[inline]
     fn drop(&mut self) {
-        let at = self.at_mut();
+        let at = self.at();
         // The memory goes also if the drop of the value panics.
         let _memory = (!self.kind.is_in_line()).then(|| Memory { at: at.cast(), layout: self.kind.layout });
         if let Some(drop) = self.kind.drop {
@@ -300,8 +294,6 @@ pub(crate) struct Ring {
 
 // SAFETY: as for `Erased`.
 unsafe impl Send for Ring {}
-// SAFETY: as for `Erased`.
-unsafe impl Sync for Ring {}
 
 impl Ring {
     pub(crate) const fn new() -> Self {

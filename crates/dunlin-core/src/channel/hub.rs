@@ -116,11 +116,9 @@ impl<M: Member, E> AnyHub for Hub<M, E> {
 /// A channel's path to the hub of its broadcast.
 pub(crate) struct HubRef(Weak<dyn AnyHub>);
 
-// SAFETY: the values of the hub are those of the channel that has this path, so the channel is sent and
-// shared only if they may be.
+// SAFETY: the values of the hub are those of the channel that has this path, so the channel is sent only if
+// they may be.
 unsafe impl Send for HubRef {}
-// SAFETY: as above.
-unsafe impl Sync for HubRef {}
 
 impl HubRef {
     pub(crate) fn new<M: Member, E>(hub: &Arc<Hub<M, E>>) -> Self {

@@ -35,7 +35,13 @@ use crate::error::{MessageId, Reason, RecvError, Why};
 use crate::handle::Handle;
 use crate::waits::ChannelId;
 
-/// A message with its type erased.
+/// A message with its type erased. It is sent to other threads, and not shared with them: its type may have
+/// cells.
+///
+/// ```compile_fail,E0277
+/// fn shared<T: Sync>() {}
+/// shared::<dunlin_core::carrier::Value>();
+/// ```
 pub struct Value(Message);
 
 enum Message {

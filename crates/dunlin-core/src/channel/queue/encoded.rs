@@ -264,9 +264,9 @@ impl Encoding {
     /// again.
     pub(crate) fn encode(&mut self, source: &Source<'_>, waker: &Waker) -> bool {
         let value = match (&self.from, source) {
-            (From::Offer(_, value), _) => Some(value.at()),
+            (From::Offer(_, value), _) => Some(value.at().cast_const()),
             (From::Source, Source::Slot(slot)) => slot.at(),
-            (From::Source, Source::Far(value)) => value.as_ref().map(Erased::at),
+            (From::Source, Source::Far(value)) => value.as_ref().map(|value| value.at().cast_const()),
             (From::Source, Source::Pool(_)) => None,
         };
         let Some(value) = value else { return true };
