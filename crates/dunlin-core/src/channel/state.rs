@@ -27,10 +27,9 @@ mod sending;
 
 pub(crate) use agents::FarChan;
 pub(crate) use locked::{AnyChan, Chan};
-use locked::{AnyGuard, ChanOf, Locked};
+use locked::{AnyGuard, ChanOf, Inner, Locked, QueueAndHub};
 
 use std::cell::UnsafeCell;
-use std::ops::{Deref, DerefMut};
 use std::panic::Location;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -44,7 +43,7 @@ use super::queue::events::{FromReceiver, FromSender};
 use super::queue::offer::{Ends, FIRST_TICKET, Retracted};
 use super::queue::value::Pool;
 use crate::budget;
-use crate::channel::hub::{AnyHub, Hub, HubRef, Member};
+use crate::channel::hub::{Hub, HubRef, Member};
 use crate::choice::ChoiceCx;
 use crate::choice::branch::Asked;
 use crate::error::{Failed, Reason, RecvError, SendError, Strength, Why};
@@ -90,46 +89,6 @@ const IMMUNITY_SHIFT: u32 = 23;
 
 /// The ticket of a send that waits behind a forgotten offer; it has none of its own yet.
 const BEHIND: u64 = u64::MAX;
-
-struct Inner {
-    /// The sender's if an offer exists, the receiver's if it watches: the two never wait at once.
-    waiter: Option<Waker>,
-    queue: Option<Box<QueueAndHub>>,
-}
-
-/// The queue, and the broadcast that the channel belongs to. They share a box because most channels have
-/// neither.
-struct QueueAndHub {
-    queue: Queue,
-    // Boxed: few channels have one.
-    hub: Option<Box<HubRef>>,
-}
-
-impl QueueAndHub {
-    fn new(policy: &Policy) -> Box<Self> {
-        Box::new(Self { queue: Queue::new(policy), hub: None })
-    }
-
-    fn hub(&self) -> Option<Arc<dyn AnyHub>> {
-        self.hub.as_ref()?.upgrade()
-    }
-}
-
-impl Deref for QueueAndHub {
-    type Target = Queue;
-
-    #[inline(always)]
-    fn deref(&self) -> &Queue {
-        &self.queue
-    }
-}
-
-impl DerefMut for QueueAndHub {
-    #[inline(always)]
-    fn deref_mut(&mut self) -> &mut Queue {
-        &mut self.queue
-    }
-}
 
 /// The hub of a broadcast whose values are `T`.
 pub(crate) type HubOf<T> = Hub<Chan<T>, SendingEnd<T>>;

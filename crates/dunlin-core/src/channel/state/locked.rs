@@ -2,11 +2,56 @@
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::task::Waker;
 
-use super::Inner;
 use crate::channel::erased::AnySlot;
+use crate::channel::hub::{AnyHub, HubRef};
+use crate::channel::policy::Policy;
+use crate::channel::queue::Queue;
 use crate::lock::{Guard, Lock};
 use crate::waits::Recorded;
+
+/// What the lock of a channel guards, beside the slot for the value.
+pub(super) struct Inner {
+    /// The sender's if an offer exists, the receiver's if it watches: the two never wait at once.
+    pub(super) waiter: Option<Waker>,
+    pub(super) queue: Option<Box<QueueAndHub>>,
+}
+
+/// The queue, and the broadcast that the channel belongs to. They share a box because most channels have
+/// neither.
+pub(super) struct QueueAndHub {
+    queue: Queue,
+    // Boxed: few channels have one.
+    pub(super) hub: Option<Box<HubRef>>,
+}
+
+impl QueueAndHub {
+    pub(super) fn new(policy: &Policy) -> Box<Self> {
+        Box::new(Self { queue: Queue::new(policy), hub: None })
+    }
+
+    pub(super) fn hub(&self) -> Option<Arc<dyn AnyHub>> {
+        self.hub.as_ref()?.upgrade()
+    }
+}
+
+impl Deref for QueueAndHub {
+    type Target = Queue;
+
+    #[inline(always)]
+    fn deref(&self) -> &Queue {
+        &self.queue
+    }
+}
+
+impl DerefMut for QueueAndHub {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Queue {
+        &mut self.queue
+    }
+}
 
 /// The state that both ends of a channel share, with this slot for a value.
 #[allow(unreachable_pub)] // an associated type of the public trait `End` names it
