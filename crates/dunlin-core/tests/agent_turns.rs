@@ -215,6 +215,7 @@ fn frequently_polled_future_does_not_starve_a_send() {
 /// revoked only when the branch is ready. So a sender that waits for another channel's end does not delay it.
 #[test]
 fn branch_that_stays_ready_is_checked_without_revoking() {
+    let _alone = alone();
     for ends in [false, true] {
         let ((mut tx, mut rx, mut agents), (mut ty, ry)) = (halves(), channel::<u32>());
         let (mut slot, ry) = (Some(1), Cell::new(Some(ry)));
@@ -337,6 +338,7 @@ fn polls<F: Future>(future: &mut Pin<&mut F>) -> (u32, Option<F::Output>) {
 /// take, the choice is not polled repeatedly for that: it waits.
 #[test]
 fn choice_without_ready_alternative_is_polled_once() {
+    let _alone = alone();
     for far in [true, false] {
         let (mut tx, mut rx, _agents) = if far {
             halves()
@@ -364,6 +366,7 @@ fn choice_without_ready_alternative_is_polled_once() {
 /// `skip` counts as another branch.
 #[test]
 fn a_send_has_its_turn_before_skip() {
+    let _alone = alone();
     let (mut tx, mut rx, mut agents) = halves();
     let mut receive = pin!(rx.recv());
     assert_eq!((poll(&mut receive), poll(&mut agents.as_mut())), (None, None));
