@@ -7,9 +7,10 @@
 //! timer that ends a turn ([`set_timer`]). Without it the sender is polled again and again instead, a fixed
 //! number of times.
 
-use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::task::Waker;
+
+use dunlin_sorted::SortedMap;
 
 use crate::lock::Lock;
 use crate::sync::{AtomicU32, Ordering, global};
@@ -30,7 +31,7 @@ pub enum Turn {
 static TIMER: OnceLock<fn(u32) -> bool> = OnceLock::new();
 
 global! { static NEXT: AtomicU32 = AtomicU32::new(1); }
-global! { static TURNS: Lock<BTreeMap<u32, Waker>> = Lock::new(BTreeMap::new()); }
+global! { static TURNS: Lock<SortedMap<u32, Waker>> = Lock::new(SortedMap::new()); }
 
 /// Sets the function that is called with the number of each new turn. It must have [`end`] called with that
 /// number one millisecond later, or up to five, on another thread or by another task. It returns `false` if

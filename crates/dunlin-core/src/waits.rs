@@ -42,11 +42,12 @@
 pub mod activity;
 mod identity;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::Poll;
+
+use dunlin_sorted::SortedMap;
 
 pub use crate::clock::{advance, tick};
 use crate::sync::global;
@@ -389,7 +390,7 @@ impl fmt::Display for Wait {
 pub fn snapshot() -> Vec<Wait> {
     let mut waits = Vec::new();
     // The parties by the number of the barrier's record: each with its wait there, and since when.
-    let mut barriers = BTreeMap::<u32, Vec<(Pid, Option<Doing>, u32)>>::new();
+    let mut barriers = SortedMap::<u32, Vec<(Pid, Option<Doing>, u32)>>::new();
     for entry in RECORDS.iter() {
         let generation = entry.generation.load(Ordering::Acquire);
         if generation.is_multiple_of(2) {
@@ -405,7 +406,7 @@ pub fn snapshot() -> Vec<Wait> {
         if !own && channel_entry.link.load(Ordering::Relaxed) == BARRIER {
             let party = entry.receiver.read();
             if entry.generation.load(Ordering::Acquire) == generation {
-                barriers.entry(of).or_default().push(party);
+                barriers.get_or_default(of).push(party);
             }
             continue;
         }

@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use dunlin_schema::limits::STEPS;
 use dunlin_schema::{Difference, Sides, compare_encoded};
+use dunlin_sorted::SortedMap;
 
-use crate::sorted::SortedMap;
 use crate::wire::{Declaration, Expected, Face};
 
 /// How many outcomes are remembered ...

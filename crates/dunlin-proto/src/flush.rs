@@ -1,11 +1,12 @@
 //! Frames that other nodes have yet to acknowledge.
 
+use dunlin_sorted::SortedMap;
+
 use crate::channel::Waiting;
 use crate::connection::outbox::Unwritten;
 use crate::connection::{Before, Connection};
 use crate::id::{ChannelId, Incarnation, Life, NodeId};
 use crate::machine::{Endpoint, Machine};
-use crate::sorted::SortedMap;
 
 /// Everything that the channels of a node had sent at one moment: see [`Machine::mark`].
 #[derive(Clone, Debug)]

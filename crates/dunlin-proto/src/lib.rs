@@ -84,8 +84,6 @@ mod relay;
 #[doc(hidden)]
 pub mod seldom;
 mod signal;
-#[doc(hidden)]
-pub mod sorted;
 pub mod source;
 pub mod time;
 pub mod wire;

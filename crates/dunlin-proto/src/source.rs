@@ -8,8 +8,9 @@
 
 use std::cmp::Reverse;
 
+use dunlin_sorted::{SortedMap, SortedSet};
+
 use crate::id::SocketId;
-use crate::sorted::{SortedMap, SortedSet};
 
 /// The source of a socket, as far as it can be counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

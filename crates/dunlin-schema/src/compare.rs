@@ -10,8 +10,9 @@
 //! The holder of a sender in a message writes what that sender carries, and may have received the sender from
 //! the side that reads there. So the comparison changes direction at such an end.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+
+use dunlin_sorted::{SortedMap, SortedSet};
 
 use crate::kinds::{Coding, EndKind, Field, Kind, KindId, Schema, Variant};
 use crate::limits;
@@ -107,7 +108,7 @@ fn compare_within(here: &Schema, there: &Schema, sides: Sides, steps_left: &mut 
     }
     let strict = is_face || here.coding() == Coding::Compact;
     let root = Pair { here: 0, there: 0, here_writes, strict };
-    let mut comparison = Comparison { here, there, met: BTreeSet::new(), visits: Vec::new(), steps_left };
+    let mut comparison = Comparison { here, there, met: SortedSet::new(), visits: Vec::new(), steps_left };
     comparison.push(root, 0, Segment::Root);
     let mut next = 0;
     while next < comparison.visits.len() {
@@ -151,7 +152,7 @@ struct Visit {
 struct Comparison<'a> {
     here: &'a Schema,
     there: &'a Schema,
-    met: BTreeSet<Pair>,
+    met: SortedSet<Pair>,
     /// A queue, so that the comparison finds the nearest difference.
     visits: Vec<Visit>,
     steps_left: &'a mut usize,
@@ -424,11 +425,11 @@ fn ends(kind: EndKind, carried: &[KindId], wanted: &[KindId], next: &mut Next) {
     }
 }
 
-fn by_name<'a>(names: impl Iterator<Item = &'a Vec<String>>) -> BTreeMap<&'a str, usize> {
+fn by_name<'a>(names: impl Iterator<Item = &'a Vec<String>>) -> SortedMap<&'a str, usize> {
     names.enumerate().flat_map(|(place, names)| names.iter().map(move |name| (name.as_str(), place))).collect()
 }
 
-fn find(known: &BTreeMap<&str, usize>, names: &[String]) -> Option<usize> {
+fn find(known: &SortedMap<&str, usize>, names: &[String]) -> Option<usize> {
     names.iter().find_map(|name| known.get(name.as_str()).copied())
 }
 

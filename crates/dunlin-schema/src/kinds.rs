@@ -1,6 +1,6 @@
 //! The parts of a schema: kinds, which refer to each other by number, and names of fields and variants.
 
-use std::collections::BTreeSet;
+use dunlin_sorted::SortedSet;
 
 use crate::error::{SchemaError, fits};
 use crate::limits;
@@ -242,7 +242,7 @@ fn check(kind: &Kind, count: usize) -> Result<(), SchemaError> {
     };
     let name = |name: &String| fits("a name", name.len(), limits::NAME);
     // A name belongs to one field or variant.
-    let mut known = BTreeSet::new();
+    let mut known = SortedSet::new();
     let mut names = |names: &Vec<String>| {
         if !(1..=limits::NAMES).contains(&names.len()) {
             return Err(SchemaError::Invalid { what: "a number of names", value: names.len() as u64 });

@@ -11,7 +11,7 @@
 //! - the program has no threads but this one, the runtime's workers, the one that drives `main`, and idle
 //!   ones of the pool for blocking calls: no blocking call, and no thread that may hold an end.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt::Write;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use dunlin_core::waits::activity::{self, Activity};
 use dunlin_core::waits::{self, Known, Pid, Wait};
+use dunlin_sorted::SortedMap;
 use tokio::runtime::Handle;
 
 #[cfg(unix)]
@@ -231,12 +232,12 @@ fn all_waits() -> String {
 
 /// Writes the waits by process, each followed by what the process is. A process without a wait gets `others`.
 fn tell(text: &mut String, waits: Vec<Wait>, processes: &[Known], others: &str) {
-    let mut by_process = BTreeMap::<Pid, Vec<Wait>>::new();
+    let mut by_process = SortedMap::<Pid, Vec<Wait>>::new();
     for wait in waits {
-        by_process.entry(wait.who).or_default().push(wait);
+        by_process.get_or_default(wait.who).push(wait);
     }
     for known in processes.iter().filter(|known| known.count == 1) {
-        by_process.entry(known.first).or_default();
+        by_process.get_or_default(known.first);
     }
     for (process, waits) in by_process {
         for wait in &waits {

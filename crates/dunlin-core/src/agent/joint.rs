@@ -1,8 +1,9 @@
 //! The carrier of all messages between two halves within memory.
 
-use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
 use std::task::{Context, Poll};
+
+use dunlin_sorted::SortedSet;
 
 use super::{Event, FromReceiver, Given, Names, RawInlet, RawLoneOutlet, RawOutlet, Reserved};
 use crate::channel::erased::Erased;
@@ -93,7 +94,7 @@ sending_half! { RawOutlet RawLoneOutlet }
 /// Like [`join`](super::join), once the outlet has its first credits.
 pub(crate) fn join(outlet: impl SendingHalf, inlet: RawInlet) -> impl Future<Output = ()> + Send {
     inlet.comes_from(outlet.names());
-    let mut joint = Joint { outlet, inlet, later: Vec::new(), unread: BTreeSet::new(), receiver_gone: false };
+    let mut joint = Joint { outlet, inlet, later: Vec::new(), unread: SortedSet::new(), receiver_gone: false };
     poll_fn(move |cx| {
         loop {
             // Polls both sides in turn, so that neither starves the other.
@@ -123,7 +124,7 @@ struct Joint<O> {
     later: Vec<(u64, u64)>,
     /// Offers granted to the inlet as they are, [unread](RawInlet::offer_unread): they come back without a
     /// value.
-    unread: BTreeSet<u64>,
+    unread: SortedSet<u64>,
     receiver_gone: bool,
 }
 

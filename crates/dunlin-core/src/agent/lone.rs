@@ -2,9 +2,10 @@
 
 #[cfg(feature = "serde")]
 use std::any::Any;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+
+use dunlin_sorted::SortedSet;
 
 use super::ticket::Ticket;
 use super::{Event, FarChan, Given, Names, PassedOn, Reserved, name_of};
@@ -27,7 +28,7 @@ pub(crate) struct Lone {
     pub(super) id: ChannelId,
     line: Arc<Line>,
     /// Its operations that wait here. The line reports them to a claimer that does not use the end.
-    waiting: Lock<BTreeSet<u64>>,
+    waiting: Lock<SortedSet<u64>>,
     /// The handle itself, which keeps the end.
     _keeps: Box<dyn Send>,
     /// For a lent end: the end is not returned until this is dropped.
@@ -51,7 +52,7 @@ impl Lone {
             handle,
             id,
             line,
-            waiting: Lock::new(BTreeSet::new()),
+            waiting: Lock::new(SortedSet::new()),
             _keeps: keeps,
             #[cfg(feature = "serde")]
             lent: Lock::new(None),

@@ -22,9 +22,10 @@ mod pool;
 
 use std::collections::VecDeque;
 
+use dunlin_sorted::SortedMap;
+
 use crate::id::ChannelId;
 use crate::misbehaved::PeerMisbehaved;
-use crate::sorted::SortedMap;
 use crate::source::Source;
 use crate::wire::{Kind, limits};
 pub(crate) use charge::{Charge, Charges, FLOOR, HALF, Ledger, WATCH, Way, cost, may_stand};

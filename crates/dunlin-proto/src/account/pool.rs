@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
+use dunlin_sorted::SortedMap;
+
 use super::charge::{END, FLOOR, cost};
 use crate::config::Config;
 use crate::id::NodeId;
-use crate::sorted::SortedMap;
 use crate::source::Source;
 
 /// How much is for halves besides four values, however little a node may keep.

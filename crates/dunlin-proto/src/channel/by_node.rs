@@ -3,8 +3,9 @@
 use std::cell::Cell;
 use std::ops::RangeInclusive;
 
+use dunlin_sorted::{SortedMap, SortedSet};
+
 use crate::id::{ChannelId, NodeId};
-use crate::sorted::{SortedMap, SortedSet};
 
 /// How many changes are noted before halves that are gone are removed from the notes.
 const CHANGES_MIN: usize = 64;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use dunlin_sorted::SortedMap;
 
 use super::{Attached, Channels, Home, HomeHears, Peers, Standing, check_value};
 use crate::account::{Charge, Way, may_stand};
@@ -11,7 +12,6 @@ use crate::id::{ChannelId, Contact, NodeId, Request, Ticket};
 use crate::machine::{Action, Declined};
 use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
-use crate::sorted::SortedMap;
 use crate::wire::codec::WireError;
 use crate::wire::{Declaration, End, Failure, Frame, FromHome, Head, Kind, Rejection, Terms, ToHome, Travel, Which};
 

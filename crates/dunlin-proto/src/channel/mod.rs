@@ -16,6 +16,7 @@ mod replies;
 mod tests;
 mod travel;
 
+use dunlin_sorted::SortedMap;
 use open::{Open, Standing};
 pub(crate) use peers::{Peers, Place};
 use travel::state::EarlyLapse;
@@ -32,7 +33,6 @@ use crate::account::{Charge, Charges, Ledger, may_stand};
 use crate::id::{ChannelId, ChoiceId, Contact, NodeId, Request, Ticket};
 use crate::misbehaved::PeerMisbehaved;
 use crate::seldom::{First, Seldom};
-use crate::sorted::SortedMap;
 use crate::source::Source;
 use crate::wire::{Declaration, End, Failure, Head, Rejection, Terms, limits};
 use by_node::{ByNode, Concerns};

@@ -6,9 +6,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use dunlin_sorted::SortedMap;
+
 use super::{Before, Connection, Traffic};
 use crate::id::{ConnectionId, Incarnation, Life, NodeId};
-use crate::sorted::SortedMap;
 use crate::source::{Shares, Source};
 use crate::time::Time;
 

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use dunlin_sorted::SortedMap;
 
 use crate::account::{Account, Charge};
 use crate::config::Config;
 use crate::id::ChannelId;
 use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
-use crate::sorted::SortedMap;
 use crate::time::Time;
 use crate::wire::Head;
 

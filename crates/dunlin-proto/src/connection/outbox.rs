@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use bytes::{Buf, Bytes, BytesMut};
+use dunlin_sorted::{SortedMap, SortedSet};
 
 use super::window::Window;
 use crate::account::{Credit, cost};
@@ -14,7 +15,6 @@ use crate::config::Config;
 use crate::id::{ChannelId, Ticket};
 use crate::planted::planted;
 use crate::post::queue::Queue;
-use crate::sorted::{SortedMap, SortedSet};
 use crate::time::Time;
 use crate::wire::{Frame, Head, Memory, Post, Relay, Signal, ToHome, codec, limits};
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::sorted::SortedMap;
+use dunlin_sorted::SortedMap;
+
 use crate::source::Source;
 use crate::time::Time;
 

@@ -8,9 +8,10 @@
 use std::cell::Cell;
 use std::ops::Bound;
 
+use dunlin_sorted::{SortedMap, SortedSet};
+
 use super::Connection;
 use crate::id::NodeId;
-use crate::sorted::{SortedMap, SortedSet};
 use crate::source::{Shares, Source, has_place};
 use crate::time::Time;
 

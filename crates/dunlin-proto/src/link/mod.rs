@@ -34,6 +34,7 @@ pub(crate) mod word;
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
+use dunlin_sorted::SortedMap;
 
 pub use self::violation::{Misstep, Violation};
 pub use self::word::Word;
@@ -42,7 +43,6 @@ use crate::config::Config;
 use crate::connection::inbox::{Arrived, Begun, Inbox};
 use crate::connection::outbox::SMALL;
 use crate::id::{ChannelId, Ticket};
-use crate::sorted::SortedMap;
 use crate::time::Time;
 use crate::wire::codec::link::{self as codec, Front};
 use crate::wire::{Head, Which};

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use dunlin_sorted::{SortedMap, SortedSet};
 
 use super::socket_table::{Dial, Socket, Sockets, Undialled};
 use super::{Action, Closed, Declined};
@@ -25,7 +26,6 @@ use crate::misbehaved::PeerMisbehaved;
 use crate::post::state::Mailboxes;
 use crate::random::Random;
 use crate::relay::streams::{Relays, is_relayed};
-use crate::sorted::{SortedMap, SortedSet};
 use crate::source::{Shares, Source};
 use crate::time::Time;
 use crate::wire::{Declaration, Frame, limits};

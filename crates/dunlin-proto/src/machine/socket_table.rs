@@ -1,10 +1,10 @@
 //! The present sockets, what each is used for, and the dials under way.
 
 use bytes::{Bytes, BytesMut};
+use dunlin_sorted::{SortedMap, SortedSet};
 
 use crate::id::{ConnectionId, Incarnation, Life, NodeId, SocketId};
 use crate::planted::planted;
-use crate::sorted::{SortedMap, SortedSet};
 use crate::source::{Shares, Source};
 use crate::time::Time;
 use crate::wire::handshake::{Bound, Hello, Resume, Welcome};

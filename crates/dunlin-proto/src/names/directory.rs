@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use dunlin_sorted::{SortedMap, SortedSet};
+
 use super::{is_home, is_name};
 use crate::id::{ChannelId, Life, NodeId};
 use crate::seldom::{First, Seldom};
-use crate::sorted::{SortedMap, SortedSet};
 use crate::time::Time;
 use crate::wire::{Declaration, Face, Names, Room, Status, limits};
 

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use dunlin_sorted::{SortedMap, SortedSet};
 
 use super::service::{EntryState, NameEntry, NameService};
 use super::{is_home, is_name, is_of_bundle};
 use crate::comparisons::Comparisons;
 use crate::connection::Down;
 use crate::id::{ChannelId, Incarnation, Life, NodeId};
-use crate::sorted::{SortedMap, SortedSet};
 use crate::source::{Shares, Source, share};
 use crate::time::Time;
 use crate::wire::{Declaration, Face, Names, Room, Status, limits};
@@ -469,6 +469,7 @@ impl Registry {
                 self.answers.push_back((home.life, Names::Gone { number: home.number, partner: *partner }));
             }
         }
+        drop(homes);
         for end in &gone {
             self.unaccount(&name, end, &mut ends);
         }

@@ -21,6 +21,7 @@ mod room;
 pub(crate) mod state;
 
 use bytes::Bytes;
+use dunlin_sorted::SortedMap;
 
 use crate::account::{Charge, cost};
 use crate::channel::Peers;
@@ -29,7 +30,6 @@ use crate::id::{Contact, MailboxId, NodeId};
 use crate::machine::{Action, Declined, Endpoint, Machine};
 use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
-use crate::sorted::SortedMap;
 use crate::time::Time;
 use crate::wire::{Declaration, Expected, Face, Frame, Post, limits};
 use queue::Arriving;

@@ -1,11 +1,11 @@
 //! What a node and its connections know of mailboxes, and what their driver learns of them.
 
 use bytes::Bytes;
+use dunlin_sorted::{SortedMap, SortedSet};
 
 use super::queue::Arriving;
 use super::room::{Granted, Room};
 use crate::id::{Contact, NodeId};
-use crate::sorted::{SortedMap, SortedSet};
 use crate::wire::Declaration;
 
 /// Why a message was not sent.

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use dunlin_sorted::SortedMap;
 
 use crate::id::{NodeId, SocketId};
-use crate::sorted::SortedMap;
 use crate::source::{Shares, Source};
 use crate::wire::limits;
 

@@ -1,10 +1,11 @@
 //! The watches of a connection, and what a driver learns of signals.
 
+use dunlin_sorted::{SortedMap, SortedSet};
+
 use crate::account::Charge;
 use crate::id::{Contact, NodeId, ProcessId};
 use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
-use crate::sorted::{SortedMap, SortedSet};
 use crate::wire::{Exit, limits};
 
 /// Why a signal was not sent.

@@ -18,13 +18,13 @@ mod tests;
 
 use std::any::{TypeId, type_name};
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::mem::{discriminant, take};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
 use dunlin_core::carrier::EndKind as CoreEnd;
+use dunlin_sorted::SortedMap;
 use serde::Deserializer;
 use serde::de::{self, DeserializeOwned, DeserializeSeed, Visitor};
 
@@ -232,7 +232,7 @@ enum Step {
 struct Trace {
     parts: Vec<Part>,
     /// The types that the tracer has met, by their visitors.
-    met: BTreeMap<(&'static str, &'static str, &'static [&'static str]), PartId>,
+    met: SortedMap<(&'static str, &'static str, &'static [&'static str]), PartId>,
     changes: u64,
     /// What the last pass led to.
     goal: Option<(PartId, Step)>,
@@ -286,7 +286,7 @@ impl Trace {
         name: &'static str,
         names: &'static [&'static str],
     ) -> bool {
-        let first = *self.met.entry((reader, name, names)).or_insert(part);
+        let first = *self.met.get_or_insert_with((reader, name, names), || part);
         if first != part {
             self.set(part, What::Same(first));
             self.finish(part);
@@ -344,7 +344,7 @@ impl Trace {
     }
 
     fn into_kinds(self) -> Vec<Kind> {
-        let mut kinds = Kinds { parts: self.parts, kinds: Vec::new(), of_part: BTreeMap::new(), plain: Vec::new() };
+        let mut kinds = Kinds { parts: self.parts, kinds: Vec::new(), of_part: SortedMap::new(), plain: Vec::new() };
         kinds.kind(0);
         kinds.kinds
     }
@@ -357,7 +357,7 @@ const BYTES: &[&[u8]] = &[&[], &[0], &[0; 4], &[0; 16], &[0; 32]];
 struct Kinds {
     parts: Vec<Part>,
     kinds: Vec<Kind>,
-    of_part: BTreeMap<PartId, KindId>,
+    of_part: SortedMap<PartId, KindId>,
     /// The kinds without content, each of which is needed once.
     plain: Vec<(Kind, KindId)>,
 }

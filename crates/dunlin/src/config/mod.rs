@@ -36,13 +36,14 @@ mod file;
 mod keys;
 mod origin;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dunlin_core::Policy;
+use dunlin_sorted::{SortedMap, SortedSet};
 use ipnet::IpNet;
 
 pub use error::ConfigError;
@@ -332,7 +333,7 @@ pub struct Sources {
 }
 
 /// The variables that are set.
-type Variables = BTreeMap<&'static str, String>;
+type Variables = SortedMap<&'static str, String>;
 
 /// Where a search looks.
 struct Places<'a> {
@@ -402,7 +403,7 @@ impl Sources {
     pub fn nodes(&self, app: &str) -> Vec<String> {
         let sections = self.files.iter().flat_map(File::nodes);
         let here = sections.filter(|section| section.application.as_deref().is_none_or(|of| of == app));
-        let names: BTreeSet<String> = here.filter_map(|section| section.node.clone()).collect();
+        let names: SortedSet<String> = here.filter_map(|section| section.node.clone()).collect();
         names.into_iter().collect()
     }
 
@@ -498,7 +499,7 @@ impl Sources {
                 break;
             }
         }
-        let channels: BTreeSet<&str> =
+        let channels: SortedSet<&str> =
             at.iter().flat_map(|section| self.files.iter().flat_map(|file| file.channels(section))).collect();
         for channel in channels {
             let policy = self.find(&keys::POLICY, &at, Some(channel))?;

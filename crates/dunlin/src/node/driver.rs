@@ -14,11 +14,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use dunlin_proto::id::{ChannelId, DialId, Life, NodeId, SocketId};
-use dunlin_proto::sorted::SortedMap;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::handshake::Refusal;
 use dunlin_proto::wire::{End, Rejection, Which};
 use dunlin_proto::{Action, Closed, HomeHears, Machine, ProxyHears, State as ConnectionState};
+use dunlin_sorted::SortedMap;
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::Peer;

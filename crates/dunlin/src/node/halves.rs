@@ -1,8 +1,8 @@
 //! A map from halves of channels.
 
 use dunlin_proto::id::ChannelId;
-use dunlin_proto::sorted::SortedMap;
 use dunlin_proto::wire::Which;
+use dunlin_sorted::SortedMap;
 
 use super::id::Half;
 

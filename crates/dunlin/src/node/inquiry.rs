@@ -14,9 +14,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use dunlin_core::{Call, Sender, ToClient, ToServer};
 use dunlin_macros::Bundle;
-use dunlin_proto::sorted::SortedMap;
 use dunlin_proto::source::{Source, has_place};
 use dunlin_proto::wire::Face;
+use dunlin_sorted::SortedMap;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use dunlin_proto::id::{ChannelId, Incarnation, Life, NodeId};
-use dunlin_proto::sorted::SortedMap;
+use dunlin_sorted::SortedMap;
 
 use super::error::{Unacknowledged, UnsettledEnd};
 use super::id::Half;

@@ -2,17 +2,17 @@
 //! under a name. Channels that stay in this program have none.
 
 use std::any::TypeId;
-use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use bytes::Bytes;
 use dunlin_core::Portable;
 use dunlin_schema::{Coding, Schema};
+use dunlin_sorted::SortedMap;
 
 use super::codec::Encoding;
 use crate::lock::lock;
 
-static KNOWN: Mutex<BTreeMap<(TypeId, Coding), Bytes>> = Mutex::new(BTreeMap::new());
+static KNOWN: Mutex<SortedMap<(TypeId, Coding), Bytes>> = Mutex::new(SortedMap::new());
 
 /// The schema of a channel of these messages, or of a bundle whose clients have this face.
 pub(crate) fn of_messages<T: Portable>(encoding: Encoding) -> Bytes {

@@ -18,10 +18,10 @@ use dunlin_core::agent::{Event, PassedOn};
 use dunlin_core::carrier::{AnyInlet, AnyOutlet, CarriedEnd, Value};
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::{ChannelId, Contact, DialId, Life, MailboxId, NodeId, SocketId, Ticket};
-use dunlin_proto::sorted::{SortedMap, SortedSet};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, End, Failure, Terms, Which};
 use dunlin_proto::{Closed, HomeHears, Machine, ProxyHears, Replied};
+use dunlin_sorted::{SortedMap, SortedSet};
 use ipnet::IpNet;
 use tokio::sync::{oneshot, watch};
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dunlin_proto::Mark;
 use dunlin_proto::id::{ChannelId, NodeId};
-use dunlin_proto::sorted::{SortedMap, SortedSet};
+use dunlin_sorted::{SortedMap, SortedSet};
 use tokio::sync::oneshot;
 
 use super::error::{NodeError, Unwritten};

@@ -20,9 +20,9 @@ use std::time::Duration;
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::HomeHears;
 use dunlin_proto::id::{ChannelId, NodeId};
-use dunlin_proto::sorted::SortedSet;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::Which;
+use dunlin_sorted::SortedSet;
 use tokio::sync::oneshot;
 
 use super::bell::{Bell, EndWaker};

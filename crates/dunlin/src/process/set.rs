@@ -1,6 +1,6 @@
 //! A small map in order: most processes have a few links, and some supervisors many.
 
-use std::collections::BTreeMap;
+use dunlin_sorted::SortedMap;
 
 /// From this many entries on a tree is used.
 const FEW: usize = 8;
@@ -9,7 +9,7 @@ const FEW: usize = 8;
 pub(super) enum Set<K, V> {
     Few(Vec<(K, V)>),
     #[allow(clippy::box_collection, reason = "a tree is larger than a list, and most sets are lists")]
-    Many(Box<BTreeMap<K, V>>),
+    Many(Box<SortedMap<K, V>>),
 }
 
 impl<K, V> Default for Set<K, V> {

@@ -1,7 +1,6 @@
 //! The processes forked in a scope, and waiting for their ends.
 
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,6 +10,7 @@ use std::time::Duration;
 
 use dunlin_core::__rt::{keep, panic_text, wake_all};
 use dunlin_core::waits::{self, Doing, Pid, Watch};
+use dunlin_sorted::SortedMap;
 
 use super::error::{At, FinishError, ScopeError, Straggler};
 use crate::lock::lock;
@@ -29,7 +29,7 @@ pub(super) struct Forks {
 #[derive(Default)]
 struct State {
     /// In the order in which they were forked.
-    live: BTreeMap<u64, Arc<Fork>>,
+    live: SortedMap<u64, Arc<Fork>>,
     finished: bool,
     /// A `finish` has timed out: dropping the scope's last handle cancels them.
     overdue: bool,
@@ -242,7 +242,7 @@ impl Future for Finishing {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let mut state = lock(&this.forks.state);
-        let first = match state.live.values().next() {
+        let first = match state.live.first_key_value().map(|(_, fork)| fork) {
             None => {
                 let failure = state.failure.clone();
                 drop(state);

@@ -5,9 +5,11 @@
 //! that value until its outcome is known. So the value goes to the receive that asked, several can ask at
 //! once, and a returned value stands in its old place.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
+
+use dunlin_sorted::SortedMap;
 
 use super::Queue;
 use super::demand::{Demanded, Demands, Source};
@@ -37,7 +39,7 @@ impl Queue {
             next: 0,
             posted: 0,
             wants: VecDeque::new(),
-            given: BTreeMap::new(),
+            given: SortedMap::new(),
             reads: false,
             poisoned: false,
             over: false,

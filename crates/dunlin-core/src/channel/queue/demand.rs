@@ -1,6 +1,8 @@
 //! The open demands at the agent for one handle of a shared receiver elsewhere.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+
+use dunlin_sorted::SortedMap;
 
 use super::events::{FromSender, Heard};
 use crate::error::Reason;
@@ -25,7 +27,7 @@ pub(crate) struct Demands {
     /// Reserved, and not answered yet.
     pub(super) wants: VecDeque<u64>,
     /// Answered.
-    pub(super) given: BTreeMap<u64, Source>,
+    pub(super) given: SortedMap<u64, Source>,
     /// The reserving half can take unread values.
     pub(super) reads: bool,
     /// The half elsewhere has got the event that the channel is poisoned.

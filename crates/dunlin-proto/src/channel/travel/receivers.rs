@@ -1,6 +1,7 @@
 //! A receiver that travels, and the home with it.
 
 use bytes::Bytes;
+use dunlin_sorted::SortedSet;
 
 use super::declaration;
 use super::state::{Arrival, Leaving, ReceiverPlace, Stage, Trip, Visitor, Waits, take_early, wait_for_word};
@@ -10,7 +11,6 @@ use crate::connection::inbox::{Arrived, Begun, Whole};
 use crate::id::{ChannelId, Contact, NodeId};
 use crate::misbehaved::PeerMisbehaved;
 use crate::planted::planted;
-use crate::sorted::SortedSet;
 use crate::wire::{End, Frame, FromHome, Head, Moved, Terms, ToHome, Travel, Which};
 
 /// The terms until the driver has set them.

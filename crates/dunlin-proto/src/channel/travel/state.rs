@@ -1,10 +1,11 @@
 //! The state of travelling ends, at each node on their way.
 
+use dunlin_sorted::{SortedMap, SortedSet};
+
 use crate::account::Ledger;
 use crate::channel::by_node::Concerns;
 use crate::id::{ChoiceId, NodeId, Ticket};
 use crate::seldom::First;
-use crate::sorted::{SortedMap, SortedSet};
 use crate::source::Source;
 use crate::wire::{End, Moved, Poison};
 

@@ -9,10 +9,10 @@ use dunlin_core::agent::FromReceiver;
 use dunlin_core::carrier::{Agent, AnyInlet, AnyOutlet, CarriedEnd, Returned, Value};
 use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_proto::id::{ChannelId, Contact, NodeId, Request, Ticket};
-use dunlin_proto::sorted::{SortedMap, SortedSet};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{End, Failure, Poison, Terms, Which};
 use dunlin_proto::{HomeHears, Machine, ProxyHears};
+use dunlin_sorted::{SortedMap, SortedSet};
 
 use super::link::{Tries, terms};
 use super::linked::{LinkedHalf, has_ends};

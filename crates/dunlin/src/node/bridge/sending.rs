@@ -11,9 +11,9 @@ use dunlin_core::waits::ChannelId as CoreId;
 use dunlin_core::{MessageId, Reason, Strength, Why};
 use dunlin_proto::difference;
 use dunlin_proto::id::{ChannelId, ChoiceId, Contact, NodeId, Request, Ticket};
-use dunlin_proto::sorted::SortedMap;
 use dunlin_proto::wire::{Declaration, End, Failure, Rejection, Terms, Which};
 use dunlin_proto::{HomeHears, ProxyHears};
+use dunlin_sorted::SortedMap;
 
 use super::link::{Tries, terms};
 use super::linked::LinkedHalf;

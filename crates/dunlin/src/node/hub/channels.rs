@@ -1,7 +1,7 @@
 //! Which channels belong to which end.
 
 use dunlin_proto::id::ChannelId;
-use dunlin_proto::sorted::{SortedMap, SortedSet};
+use dunlin_sorted::{SortedMap, SortedSet};
 
 /// The end that a stretched channel belongs to, and all channels of an end that may have several. A node may
 /// have very many of both, so no operation iterates over all of them.

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 
 use dunlin_proto::id::ChannelId;
-use dunlin_proto::sorted::SortedMap;
+use dunlin_sorted::SortedMap;
 
 use super::end::{DeclaredEnd, Role};
 

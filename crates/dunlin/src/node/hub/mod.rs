@@ -30,10 +30,10 @@ use std::time::Duration;
 
 use dunlin_proto::id::{ChannelId, Life, NodeId};
 use dunlin_proto::names::{Directory, NameService};
-use dunlin_proto::sorted::{SortedMap, SortedSet};
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Declaration, Names};
 use dunlin_proto::{Source, State};
+use dunlin_sorted::{SortedMap, SortedSet};
 use tokio::sync::{Notify, oneshot};
 use tracing::Level;
 

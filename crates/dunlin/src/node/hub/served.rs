@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use dunlin_proto::Source;
 use dunlin_proto::id::{Life, NodeId};
-use dunlin_proto::sorted::SortedMap;
 use dunlin_proto::wire::Names;
+use dunlin_sorted::SortedMap;
 use tokio::sync::oneshot;
 
 use super::Hub;

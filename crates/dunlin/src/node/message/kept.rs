@@ -6,8 +6,8 @@ use bytes::Bytes;
 use dunlin_core::agent::PassedOn;
 use dunlin_core::carrier::WeakSharedEnd;
 use dunlin_proto::id::{ChannelId, Contact};
-use dunlin_proto::sorted::SortedMap;
 use dunlin_proto::{ReceiverPlace, SenderPlace, Trip};
+use dunlin_sorted::SortedMap;
 
 use crate::lock::lock;
 use crate::node::codec::Encoding;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dunlin_core::Sender;
-use dunlin_proto::sorted::SortedMap;
 use dunlin_proto::time::Time;
+use dunlin_sorted::SortedMap;
 use tokio::sync::watch;
 
 use super::words::Notice;

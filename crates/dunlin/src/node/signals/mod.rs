@@ -19,10 +19,10 @@ mod tests;
 use std::sync::{Arc, Mutex, Weak};
 
 use dunlin_proto::id::{Contact, NodeId, ProcessId};
-use dunlin_proto::sorted::SortedMap;
 use dunlin_proto::time::Time;
 use dunlin_proto::wire::{Exit, Reason};
 use dunlin_proto::{NotSignalled, SignalHears};
+use dunlin_sorted::SortedMap;
 
 use super::mailboxes::current;
 use super::state::{Delivery, Driver, Errand, State};

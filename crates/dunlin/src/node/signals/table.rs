@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use dunlin_proto::id::{NodeId, ProcessId};
-use dunlin_proto::sorted::SortedMap;
 use dunlin_proto::wire::Exit;
+use dunlin_sorted::SortedMap;
 use sha2::{Digest, Sha512};
 
 use crate::world;

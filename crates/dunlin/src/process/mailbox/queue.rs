@@ -1,12 +1,13 @@
 //! What a mailbox shares with its addresses: what has arrived since the receiver looked, and who waits.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
 use dunlin_core::__rt::{keep, wake_all};
+use dunlin_sorted::SortedMap;
 #[cfg(feature = "net")]
 use tokio::sync::oneshot;
 
@@ -123,7 +124,7 @@ struct Inbox<M> {
 #[derive(Default)]
 struct Offers {
     next: u64,
-    waiting: BTreeMap<u64, Waker>,
+    waiting: SortedMap<u64, Waker>,
 }
 
 /// The place of an operation that waits for room.

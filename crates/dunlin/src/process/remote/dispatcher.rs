@@ -1,12 +1,12 @@
 //! Starting functions at the less loaded of several nodes.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use dunlin_core::{Caller, alt, future};
+use dunlin_sorted::SortedSet;
 use tokio::sync::watch;
 
 use super::function::{RemoteCall, RemoteFunction};
@@ -62,7 +62,7 @@ impl Node {
     /// # Source
     /// Mitzenmacher, The Power of Two Choices in Randomized Load Balancing, 2001.
     pub fn dispatcher<N: Into<String>>(&self, offers: impl IntoIterator<Item = N>) -> Dispatcher {
-        let offers: BTreeSet<String> = offers.into_iter().map(Into::into).collect();
+        let offers: SortedSet<String> = offers.into_iter().map(Into::into).collect();
         let places = Arc::new(Mutex::new(vec![Place::default(); offers.len()]));
         let (open, closed) = watch::channel(());
         for (index, offer) in offers.iter().enumerate() {

@@ -1,10 +1,10 @@
 //! Who may start what at a node, and how much runs.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use dunlin_proto::Source;
 use dunlin_proto::source::has_place;
+use dunlin_sorted::SortedMap;
 
 use super::request::{Load, Refusal};
 use crate::lock::lock;
@@ -19,7 +19,7 @@ pub(super) struct Rules {
     functions: Vec<&'static str>,
     allow: Option<Allow>,
     max: usize,
-    running: Mutex<BTreeMap<Source, usize>>,
+    running: Mutex<SortedMap<Source, usize>>,
     sources: Sources,
 }
 
@@ -41,7 +41,7 @@ impl Rules {
         Ok(())
     }
 
-    fn has_place(&self, running: &BTreeMap<Source, usize>, source: Source) -> Result<(), Refusal> {
+    fn has_place(&self, running: &SortedMap<Source, usize>, source: Source) -> Result<(), Refusal> {
         let held = running.get(&source).copied().unwrap_or(0);
         let has_place = has_place(self.max, running.values().sum(), held);
         if has_place { Ok(()) } else { Err(Refusal::Full(self.max as u64)) }
@@ -69,7 +69,7 @@ impl Rules {
         let source = self.sources.of(peer);
         let mut running = lock(&self.running);
         self.has_place(&running, source)?;
-        *running.entry(source).or_default() += 1;
+        *running.get_or_default(source) += 1;
         Ok(Running { rules: self.clone(), source })
     }
 }

@@ -3,8 +3,9 @@
 //! Children are numbered in the order in which the supervisor got them: first those of its specification,
 //! then those that were added while it ran. The latter have no order among themselves.
 
-use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
+
+use dunlin_sorted::SortedSet;
 
 /// Which children a death concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,15 +38,15 @@ impl Strategy {
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// To stop, and not asked to yet.
-    stop: BTreeSet<Number>,
+    stop: SortedSet<Number>,
     /// Asked to stop, and not ended yet.
-    stopping: BTreeSet<Number>,
+    stopping: SortedSet<Number>,
     /// Children of the specification that start in turn, until they have started.
-    in_turn: BTreeSet<Number>,
+    in_turn: SortedSet<Number>,
     /// Those of `in_turn` that are to be started. The others are starting, or wait before they start again.
-    due: BTreeSet<Number>,
+    due: SortedSet<Number>,
     /// To start without regard to others.
-    start: BTreeSet<Number>,
+    start: SortedSet<Number>,
 }
 
 impl Plan {
@@ -105,7 +106,7 @@ impl Plan {
         if now.is_empty() && self.stopping.is_empty() {
             now.extend(self.stop.pop_last());
         }
-        self.stopping.extend(&now);
+        self.stopping.extend(now.iter().copied());
         now
     }
 
@@ -115,7 +116,7 @@ impl Plan {
         if self.is_stopping() {
             return Vec::new();
         }
-        let added = if self.in_turn.is_empty() { BTreeSet::new() } else { self.start.split_off(&fixed) };
+        let added = if self.in_turn.is_empty() { SortedSet::new() } else { self.start.split_off(&fixed) };
         let mut now: Vec<_> = std::mem::replace(&mut self.start, added).into_iter().collect();
         if let Some(first) = self.in_turn.first()
             && self.due.remove(first)

@@ -1,8 +1,9 @@
 //! The process that supervises.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::time::Duration;
+
+use dunlin_sorted::{SortedMap, SortedSet};
 
 use super::control::{Control, Event, Run};
 use super::end::{ChildEnd, SupervisorError, TooManyDeaths};
@@ -22,7 +23,7 @@ pub(super) struct Keep {
     pub(super) restarts: u32,
     pub(super) period: Duration,
     pub(super) backoff: Backoff,
-    members: BTreeMap<Number, Member>,
+    members: SortedMap<Number, Member>,
     /// How many of the members are of the specification: those with the lowest numbers.
     fixed: Number,
     next: Number,
@@ -39,7 +40,7 @@ impl Keep {
             restarts: 3,
             period: Duration::from_secs(5),
             backoff: Backoff::default(),
-            members: BTreeMap::new(),
+            members: SortedMap::new(),
             fixed: 0,
             next: 0,
             last_run: 0,
@@ -141,7 +142,7 @@ pub(super) struct Running<'a> {
     supervised: Supervised,
     window: Window,
     plan: Plan,
-    timers: BTreeSet<(Instant, Number)>,
+    timers: SortedSet<(Instant, Number)>,
     /// How many members have ended for good.
     ended: usize,
     /// All children of the specification have started once.
@@ -178,7 +179,7 @@ impl<'a> Running<'a> {
             supervised,
             window,
             plan: Plan::default(),
-            timers: BTreeSet::new(),
+            timers: SortedSet::new(),
             ended: 0,
             has_started: false,
             starting: Vec::new(),

@@ -1,8 +1,9 @@
 //! The listing of a supervisor's children.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
+
+use dunlin_sorted::SortedMap;
 
 use super::end::ChildEnd;
 use super::order::Number;
@@ -98,7 +99,7 @@ impl fmt::Display for Tree {
 
 /// Where a supervisor writes how its children are, so that the listing waits for no supervisor.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Rows(Arc<Mutex<BTreeMap<Number, Row>>>);
+pub(super) struct Rows(Arc<Mutex<SortedMap<Number, Row>>>);
 
 /// A child's line.
 #[derive(Clone, Debug)]
