@@ -387,8 +387,8 @@ fn a_welcome_is_from_the_dialled_node_and_not_an_earlier_life() {
         (|known| welcome_of(life(11, 3), known), Some(Closed::Refused(Refusal::WrongNode(NodeId(11))))),
         (|known| welcome_of(life(10, 2), known), Some(Closed::Refused(Refusal::Stale(Incarnation(3))))),
         (
-            |known| Welcome { version: 10, ..welcome_of(life(10, 3), known) },
-            Some(Closed::Refused(Refusal::Version((10, 10)))),
+            |known| Welcome { version: 11, ..welcome_of(life(10, 3), known) },
+            Some(Closed::Refused(Refusal::Version((11, 11)))),
         ),
         (
             |_| welcome_of(life(10, 3), ConnectionId(7)),

@@ -13,8 +13,6 @@ use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 
-use serde::{Deserialize, Serialize};
-
 use super::Barrier;
 use super::group::{Down, Up};
 use super::parties::Parties;
@@ -28,12 +26,57 @@ use crate::portable::carrier::{Agent, AnyShared, CarriedEnd, Chore, Several, Sha
 /// How many messages of one side may be in transit. More wait at their sender.
 const WORDS: usize = 4;
 
-/// A message of either direction. There is one type because each one's channels are compiled anew, and these
-/// are in every program.
-#[derive(Serialize, Deserialize)]
-enum Word {
-    Up(Up),
-    Down(Down),
+/// A message of either direction: what it is, then its fields. These channels are compiled into every
+/// program, and a list of numbers needs a tenth of the code that the messages themselves would.
+type Word = Vec<u64>;
+
+impl Up {
+    fn word(self) -> Word {
+        match self {
+            Self::There { round, choices } => {
+                let ids = choices.into_iter().flat_map(|(high, low)| [high, low]);
+                [0, round].into_iter().chain(ids).collect()
+            }
+            Self::Not { round } => vec![1, round],
+            Self::Held { attempt, upto } => vec![2, attempt, upto],
+            Self::Revoke { attempt } => vec![3, attempt],
+        }
+    }
+
+    /// `None`: a peer that breaks the protocol has sent it.
+    fn of(word: &[u64]) -> Option<Self> {
+        Some(match *word {
+            [0, round, ref ids @ ..] if ids.len().is_multiple_of(2) => {
+                Self::There { round, choices: ids.chunks_exact(2).map(|id| (id[0], id[1])).collect() }
+            }
+            [1, round] => Self::Not { round },
+            [2, attempt, upto] => Self::Held { attempt, upto },
+            [3, attempt] => Self::Revoke { attempt },
+            _ => return None,
+        })
+    }
+}
+
+impl Down {
+    fn word(self) -> Word {
+        match self {
+            Self::Reserve { attempt, upto } => vec![4, attempt, upto],
+            Self::Abort => vec![5],
+            Self::Done { round } => vec![6, round],
+            Self::Left { round } => vec![7, round],
+        }
+    }
+
+    /// `None`: a peer that breaks the protocol has sent it.
+    fn of(word: &[u64]) -> Option<Self> {
+        Some(match *word {
+            [4, attempt, upto] => Self::Reserve { attempt, upto },
+            [5] => Self::Abort,
+            [6, round] => Self::Done { round },
+            [7, round] => Self::Left { round },
+            _ => return None,
+        })
+    }
 }
 
 impl Barrier {
@@ -99,16 +142,15 @@ impl AnyShared for Parties {
 async fn keep(group: Barrier, mut heard: Receiver<Word>, mut says: Sender<Word>) {
     let (parties, place) = (&group.parties, group.place);
     let listen = async {
-        // (No honest group sends a word of the other direction.)
-        while let Ok(Word::Up(word)) = heard.recv().await {
-            if !parties.hear_up(place, word) {
+        while let Ok(word) = heard.recv().await {
+            if !Up::of(&word).is_some_and(|word| parties.hear_up(place, word)) {
                 return;
             }
         }
     };
     let talk = async {
         while let Some(word) = poll_fn(|cx| parties.poll_down(place, cx)).await {
-            if says.send(Word::Down(word)).await.is_err() {
+            if says.send(word.word()).await.is_err() {
                 return;
             }
         }
@@ -130,15 +172,15 @@ fn belong(over: Over, mut reports: Sender<Word>, mut words: Receiver<Word>) -> C
     Box::pin(async move {
         let parties = &over.0;
         let listen = async {
-            while let Ok(Word::Down(word)) = words.recv().await {
-                if !parties.hear_down(word) {
+            while let Ok(word) = words.recv().await {
+                if !Down::of(&word).is_some_and(|word| parties.hear_down(word)) {
                     return;
                 }
             }
         };
         let talk = async {
             while let Some(word) = poll_fn(|cx| parties.poll_up(cx)).await {
-                if reports.send(Word::Up(word)).await.is_err() {
+                if reports.send(word.word()).await.is_err() {
                     return;
                 }
             }
@@ -155,4 +197,34 @@ async fn first(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
         if ended { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_read_as_they_were_written() {
+        let (round, attempt, upto) = (7, 1 << 40, 3);
+        let choices = |n| (0..n).map(|n| (n, u64::MAX - n)).collect();
+        let up = [
+            Up::There { round, choices: choices(0) },
+            Up::There { round, choices: choices(3) },
+            Up::Not { round },
+            Up::Held { attempt, upto },
+            Up::Revoke { attempt },
+        ];
+        for message in up {
+            let word = message.clone().word();
+            assert_eq!((Up::of(&word), Down::of(&word)), (Some(message), None));
+            assert!(Up::of(&word[1..]).is_none() && Up::of(&[&word[..], &[1]].concat()).is_none());
+        }
+        let down = [Down::Reserve { attempt, upto }, Down::Abort, Down::Done { round }, Down::Left { round }];
+        for message in down {
+            let word = message.clone().word();
+            assert_eq!((Down::of(&word), Up::of(&word)), (Some(message), None));
+            assert!(Down::of(&word[1..]).is_none() && Down::of(&[&word[..], &[1]].concat()).is_none());
+        }
+        assert!(Up::of(&[]).is_none() && Down::of(&[]).is_none() && Up::of(&[8, 1]).is_none());
+    }
 }

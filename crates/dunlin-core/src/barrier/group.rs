@@ -19,14 +19,10 @@
 use std::collections::VecDeque;
 use std::task::Waker;
 
-#[cfg(feature = "serde")]
-use serde::{Deserialize, Serialize};
-
 use crate::channel::after::After;
 
 /// A message from a group to its keeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub(super) enum Up {
     /// All its parties are there; some with choices, with these numbers, in ascending order (high and low
     /// half).
@@ -41,7 +37,6 @@ pub(super) enum Up {
 
 /// A message from the keeper to a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub(super) enum Down {
     /// Reserve this many of the choices.
     Reserve { attempt: u64, upto: u64 },

@@ -37,4 +37,4 @@ pub use travel::{Travel, Which};
 pub use value::{Head, Kind, Read};
 
 /// The newest and the oldest protocol version that this crate speaks.
-pub const VERSIONS: (u16, u16) = (9, 9);
+pub const VERSIONS: (u16, u16) = (10, 10);
