@@ -8,7 +8,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::process::Command;
 use std::task::{Context, Poll, ready};
 
@@ -450,11 +450,12 @@ impl Drop for Watched {
         };
         let _ = started.kill();
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move {
+            let reap: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
                 if pidfd.readable().await.is_ok() {
                     let _ = started.reap();
                 }
             });
+            runtime.spawn(reap);
         }
     }
 }

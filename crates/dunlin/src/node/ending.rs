@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use dunlin_proto::id::NodeId;
-use dunlin_proto::sorted::SortedSet;
+use dunlin_sorted::SortedSet;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -203,7 +203,14 @@ impl Nodes {
 
     async fn left(&self) {
         let nodes = std::mem::take(&mut *lock(&self.0));
-        let leaving: Vec<_> = nodes.into_iter().map(|node| tokio::spawn(node.leave())).collect();
+        let leaving: Vec<_> = nodes
+            .into_iter()
+            .map(|node| {
+                tokio::spawn(compiled_here(async move {
+                    let _ = node.leave().await;
+                }))
+            })
+            .collect();
         let all = async {
             for node in leaving {
                 let _ = node.await;
