@@ -181,7 +181,8 @@ impl Core {
         };
         let exits = lock(&self.shared).rare.as_mut().and_then(|rare| rare.exits.take());
         drop(exits);
-        let Effect::Report(End { targets, sources, watchers }) = effect else { return };
+        let Effect::Report(End { targets, sources, watchers, unread }) = effect else { return };
+        drop(unread);
         for (target, id) in targets {
             if let Some(target) = Self::of(target) {
                 let link = Some(Link { source: self.pid(), id });

@@ -93,6 +93,8 @@ pub(super) struct End<W> {
     /// The sources of links to it.
     pub(super) sources: Vec<Entry>,
     pub(super) watchers: Vec<(WatchId, W)>,
+    /// What had come to end it: dropped where nothing is locked, as a payload of an exit may be.
+    pub(super) unread: Option<Box<Fatal>>,
 }
 
 /// The links, monitors and pending exits of a process.
@@ -115,8 +117,8 @@ struct Rare<W> {
 }
 
 /// What has come to end a process, and it has not looked at.
-#[derive(Default)]
-struct Fatal {
+#[derive(Debug, Default)]
+pub(super) struct Fatal {
     exits: Vec<(Exit, Option<Link>)>,
     killed_by: Option<Pid>,
     leaving: Option<Exit>,
@@ -217,12 +219,11 @@ impl<W> State<W> {
     /// What the end of the process concerns, if nothing can apply a signal any more.
     pub(super) fn end(&mut self) -> End<W> {
         let (mut targets, mut sources) = self.pairs.take();
-        let Some(rare) = self.rare.take() else { return End { targets, sources, watchers: Vec::new() } };
-        let Rare { mut links, mut watchers, .. } = *rare;
+        let Rare { mut links, mut watchers, fatal, .. } = self.rare.take().map_or_else(Rare::default, |rare| *rare);
         let (more_targets, more_sources) = links.take();
         targets.extend(more_targets);
         sources.extend(more_sources);
-        End { targets, sources, watchers: watchers.take() }
+        End { targets, sources, watchers: watchers.take(), unread: fatal }
     }
 
     fn rare(&mut self) -> &mut Rare<W> {
