@@ -130,12 +130,15 @@ pub(crate) fn benches(program: Program, quick: bool) -> Vec<Bench> {
         }
         Program::IoStart => vec![bench("io-start", events / 1_000, "ns/program")],
         Program::ProcessSpawn => vec![bench("process-spawn", events / 5, "ns/process")],
+        Program::ProcessDown => vec![bench("process-down", events / 5, "ns/process")],
         // As many also in a quick run: the time must not grow faster than their number.
         Program::LinkExit => vec![bench("link-exit-100000", 100_000, "ns/process")],
         Program::Post => vec![bench("post", 2 * events, "ns/message")],
         Program::ServerCall => vec![bench("server-call", events / 2, "ns/call")],
         Program::ProcessBytes => vec![bench("process-bytes", if quick { 100_000 } else { 1_000_000 }, "bytes/process")],
         Program::LinkBytes => vec![bench("link-bytes", 100_000, "bytes/link")],
+        Program::AddressPingpong => vec![sized("address-pingpong-8", 20_000, 8, "ns/round trip")],
+        Program::AddressPosts => vec![sized("address-posts-8", 500_000, 8, "ns/message")],
     }
 }
 
@@ -191,7 +194,10 @@ impl Goal {
             // 0.25 s in all, and no slower than Erlang, which is what the ratio shows.
             (Program::LinkExit, actors::DUNLIN) => Some(Self::AtMost(2_500.0)),
             (Program::ProcessSpawn, actors::DUNLIN) => Some(Self::Times(1.0 / 3.0)),
-            (Program::Post | Program::ServerCall, actors::DUNLIN) => Some(Self::Times(0.5)),
+            (Program::Post | Program::ServerCall | Program::ProcessDown, actors::DUNLIN) => Some(Self::Times(0.5)),
+            (Program::AddressPingpong, actors::DUNLIN) => Some(Self::Times(0.8)),
+            // At least 1.5 times the rate.
+            (Program::AddressPosts, actors::DUNLIN) => Some(Self::Times(1.0 / 1.5)),
             (Program::ProcessBytes, actors::DUNLIN) => Some(Self::Times(0.25)),
             // 64 on each side, of both directions together: links of the others go both ways.
             (Program::LinkBytes, actors::DUNLIN) => Some(Self::AtMost(128.0)),

@@ -62,11 +62,14 @@ pub(crate) enum Program {
     IoPipe,
     IoStart,
     ProcessSpawn,
+    ProcessDown,
     LinkExit,
     Post,
     ServerCall,
     ProcessBytes,
     LinkBytes,
+    AddressPingpong,
+    AddressPosts,
 }
 
 /// How many channels of a program are between nodes.
@@ -128,11 +131,14 @@ impl fmt::Display for Program {
             Self::IoPipe => "io-pipe",
             Self::IoStart => "io-start",
             Self::ProcessSpawn => "process-spawn",
+            Self::ProcessDown => "process-down",
             Self::LinkExit => "link-exit",
             Self::Post => "post",
             Self::ServerCall => "server-call",
             Self::ProcessBytes => "process-bytes",
             Self::LinkBytes => "link-bytes",
+            Self::AddressPingpong => "address-pingpong",
+            Self::AddressPosts => "address-posts",
         })
     }
 }
@@ -203,8 +209,14 @@ impl Program {
 
     /// Whether it measures processes with mailboxes, links and servers.
     pub(crate) fn is_of_actors(self) -> bool {
-        use Program::{LinkBytes, LinkExit, Post, ProcessBytes, ProcessSpawn, ServerCall};
-        matches!(self, ProcessSpawn | LinkExit | Post | ServerCall | ProcessBytes | LinkBytes)
+        use Program::{LinkBytes, LinkExit, Post, ProcessBytes, ProcessDown, ProcessSpawn, ServerCall};
+        let is_local = matches!(self, ProcessSpawn | ProcessDown | LinkExit | Post | ServerCall);
+        is_local || matches!(self, ProcessBytes | LinkBytes) || self.is_of_addresses()
+    }
+
+    /// Whether it measures mailboxes between two nodes, each in an OS process.
+    pub(crate) fn is_of_addresses(self) -> bool {
+        matches!(self, Self::AddressPingpong | Self::AddressPosts)
     }
 
     /// Whether it needs several nodes in one process.

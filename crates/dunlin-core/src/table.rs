@@ -19,10 +19,17 @@ pub(crate) struct Entry<T> {
     /// While the entry is free: the next free one. While it is in use: any number of its user. (Records are
     /// many and small.)
     pub(crate) link: AtomicU32,
+    index: u32,
     value: T,
 }
 
 impl<T> Entry<T> {
+    /// Its number in its table.
+    #[inline(always)]
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
     /// The value itself, which lives as long as the table.
     pub(crate) fn value(&'static self) -> &'static T {
         &self.value
@@ -65,57 +72,35 @@ impl<T: Default + Sync> Table<T> {
     }
 
     /// Takes an entry: a returned one, as it was left, or a new one.
-    #[inline]
     pub(crate) fn take(&'static self) -> &'static Entry<T> {
-        self.take_numbered().0
-    }
-
-    /// The same, with its number.
-    pub(crate) fn take_numbered(&'static self) -> (&'static Entry<T>, u32) {
         let mut free = self.free.lock();
         if free.head != NONE {
-            let index = free.head;
-            let entry = self.get(index).expect("what was given back exists");
+            let entry = self.get(free.head).expect("what was given back exists");
             free.head = entry.link.load(Ordering::Relaxed);
-            return (entry, index);
+            return entry;
         }
         let index = free.fresh;
         assert!(index < NONE, "more than 2^32 - 1 channels or parallel compositions at once");
         free.fresh += 1;
         drop(free);
         let (chunk, offset) = place(index);
-        (&self.chunk(chunk)[offset], index)
+        &self.chunk(chunk)[offset]
     }
 
     /// Several threads may call this for one chunk; `OnceLock` lets one of them make it.
     fn chunk(&self, chunk: usize) -> &[Entry<T>] {
         self.chunks[chunk].get_or_init(|| {
-            let entries = 0..FIRST_CHUNK << chunk;
-            entries.map(|_| Entry { link: AtomicU32::new(NONE), value: T::default() }).collect()
+            let first = (FIRST_CHUNK << chunk) - FIRST_CHUNK;
+            let indices = (first..).take(FIRST_CHUNK << chunk).map(|index| index as u32);
+            indices.map(|index| Entry { link: AtomicU32::new(NONE), index, value: T::default() }).collect()
         })
     }
 
     /// Returns an entry. The caller must no longer use it as its own.
     pub(crate) fn give(&'static self, entry: &'static Entry<T>) {
-        let index = self.index_of(entry);
         let mut free = self.free.lock();
         entry.link.store(free.head, Ordering::Relaxed);
-        free.head = index;
-    }
-
-    /// The number of an entry: found by its address, so that entries need not carry it.
-    pub(crate) fn index_of(&'static self, entry: &'static Entry<T>) -> u32 {
-        let address = std::ptr::from_ref(entry).addr();
-        // Half of all entries are in the last chunk.
-        for chunk in (0..CHUNKS).rev() {
-            let Some(entries) = self.chunks[chunk].get() else { continue };
-            let range = entries.as_ptr_range();
-            if (range.start.addr()..range.end.addr()).contains(&address) {
-                let offset = (address - range.start.addr()) / size_of::<Entry<T>>();
-                return ((FIRST_CHUNK << chunk) - FIRST_CHUNK + offset) as u32;
-            }
-        }
-        unreachable!("an entry is in a chunk of its table")
+        free.head = entry.index;
     }
 
     /// The entry at `index`, in use or not; `None` if there never was one.
@@ -162,11 +147,11 @@ mod tests {
         static TABLE: Table<AtomicU32> = Table::new();
         let taken: Vec<_> = (0..200).map(|_| TABLE.take()).collect();
         for (n, entry) in taken.iter().enumerate() {
-            assert_eq!(TABLE.index_of(entry) as usize, n);
+            assert_eq!(entry.index() as usize, n);
             entry.value().store(n as u32, Ordering::Relaxed);
         }
         TABLE.give(taken[7]);
-        assert_eq!(TABLE.index_of(TABLE.take()), 7);
+        assert_eq!(TABLE.take().index(), 7);
         assert_eq!(TABLE.get(150).unwrap().value().load(Ordering::Relaxed), 150);
         assert_eq!(TABLE.iter().filter(|e| e.value().load(Ordering::Relaxed) > 0).count(), 199);
     }

@@ -53,7 +53,7 @@ pub use crate::clock::{advance, tick};
 use crate::sync::global;
 use crate::table::{Entry, Table};
 pub(crate) use identity::enter;
-pub use identity::{Identities, Kept, Known, Pid, Spawned, processes};
+pub use identity::{Identities, Keep, Kept, Known, Pid, Spawned, processes};
 use identity::{Place, current_number};
 
 global! { static RECORDS: Table<Record> = Table::new(); }
@@ -230,7 +230,7 @@ impl Recorded {
     }
 
     pub(crate) fn index(&self) -> u32 {
-        RECORDS.index_of(self.0)
+        self.0.index()
     }
 
     fn take(made: &'static Location<'static>, of: u32, sender: u64) -> Self {
@@ -247,7 +247,7 @@ impl Recorded {
 
     /// The channel's number: unique until an entry has been used two thousand million times.
     pub(crate) fn id(&self) -> ChannelId {
-        ChannelId(u64::from(self.generation.load(Ordering::Relaxed)) << 32 | u64::from(RECORDS.index_of(self.0)))
+        ChannelId(u64::from(self.generation.load(Ordering::Relaxed)) << 32 | u64::from(self.0.index()))
     }
 }
 
@@ -411,8 +411,7 @@ pub fn snapshot() -> Vec<Wait> {
             continue;
         }
         let Some(made) = channel_entry.made.get() else { continue };
-        let id = u64::from(channel_entry.generation.load(Ordering::Relaxed)) << 32
-            | u64::from(RECORDS.index_of(channel_entry));
+        let id = u64::from(channel_entry.generation.load(Ordering::Relaxed)) << 32 | u64::from(channel_entry.index());
         let channel = (of != NOT_A_CHANNEL).then_some(ChannelId(id));
         let before = waits.len();
         let sides = [(&entry.sender, &entry.receiver), (&entry.receiver, &entry.sender)];

@@ -35,6 +35,7 @@ run("pingpong", N, _) -> pingpong(N);
 run("ring", N, _) -> ring(N);
 run("spawn", N, _) -> spawn_all(N);
 run("process-spawn", N, _) -> spawn_all(N);
+run("process-down", N, _) -> process_down(N);
 run("link-exit", N, _) -> link_exit(N);
 run("post", N, _) -> post(N);
 run("server-call", N, _) -> server_call(N);
@@ -42,6 +43,8 @@ run("process-bytes", N, _) -> process_bytes(N);
 run("link-bytes", N, _) -> link_bytes(N);
 run("remote-pingpong", N, Size) -> remote_pingpong(N, Size);
 run("remote-throughput", N, Size) -> remote_throughput(N, Size);
+run("address-pingpong", N, Size) -> remote_pingpong(N, Size);
+run("address-posts", N, Size) -> remote_throughput(N, Size);
 run("remote-commstime", N, _) -> remote_commstime(N).
 
 nanoseconds_per(Events, Start) ->
@@ -111,6 +114,17 @@ start(N, Body) -> spawn(Body), start(N - 1, Body).
 
 join(0) -> ok;
 join(N) -> receive ended -> join(N - 1) end.
+
+%% N monitored processes that end at once, one after the other, until each has been reported.
+process_down(N) ->
+    Start = erlang:monotonic_time(),
+    downs(N),
+    nanoseconds_per(N, Start).
+
+downs(0) -> ok;
+downs(N) ->
+    {Pid, Monitor} = spawn_monitor(fun() -> ok end),
+    receive {'DOWN', Monitor, process, Pid, normal} -> downs(N - 1) end.
 
 %% N parked processes, each linked to the next. The first one is killed; until the last one has ended.
 link_exit(N) ->

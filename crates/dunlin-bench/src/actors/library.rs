@@ -12,6 +12,9 @@ pub(super) trait Actors: Send + 'static {
     /// Starts `n` processes that end at once, and waits until all have ended.
     fn spawn(n: u64) -> impl Future<Output = Result<Duration>> + Send;
 
+    /// Starts `n` monitored processes that end at once, one after the other, until each has been reported.
+    fn down(n: u64) -> impl Future<Output = Result<Duration>> + Send;
+
     /// Posts `n` numbers to a process, which checks them, and waits until it has all.
     fn post(n: u64) -> impl Future<Output = Result<Duration>> + Send;
 

@@ -5,12 +5,15 @@
 //! names, no tracing, and starts that do not wait for one another.
 //!
 //! - [`Program::ProcessSpawn`]: processes that end at once, until all have ended.
+//! - [`Program::ProcessDown`]: the same with a monitor each, one after the other.
 //! - [`Program::LinkExit`]: a chain of parked processes, each linked to the next. The first one is killed,
 //!   and the time ends with the last one. tokio has no links.
 //! - [`Program::Post`]: one process posts numbers into the mailbox of another, which receives all of them.
 //! - [`Program::ServerCall`]: calls of a generic server, one after the other.
 //! - [`Program::ProcessBytes`], [`Program::LinkBytes`]: resident memory of parked processes with a mailbox
 //!   each, and what a link of two of them adds, in both directions.
+//! - [`Program::AddressPingpong`], [`Program::AddressPosts`]: round trips, and posts in one direction,
+//!   between mailboxes of two nodes; of dunlin and Erlang alone. The sides are those of [`crate::remote`].
 
 mod counts;
 mod library;
@@ -27,6 +30,7 @@ use crate::peers::Foreign;
 use crate::peers::erlang::ERLANG;
 use crate::program::{Bench, One, Program};
 use crate::programs::nanoseconds_each;
+use crate::remote;
 use crate::runtime::on_tokio;
 
 use library::Actors;
@@ -54,6 +58,7 @@ pub(crate) fn run(one: &One) -> Result<f64> {
 async fn program<A: Actors>(program: Program, n: u64) -> Result<f64> {
     Ok(match program {
         Program::ProcessSpawn => nanoseconds_each(A::spawn(n).await?, n),
+        Program::ProcessDown => nanoseconds_each(A::down(n).await?, n),
         Program::Post => nanoseconds_each(A::post(n).await?, n),
         Program::ServerCall => nanoseconds_each(A::call(n).await?, n),
         Program::LinkExit => {
@@ -108,6 +113,10 @@ pub(crate) fn participants(bench: &Bench, workers: &[usize], foreign: &Foreign) 
     for &workers in workers {
         if let Some(erlang) = &foreign.erlang {
             all.push(Participant { who: ERLANG, workers, ways: vec![erlang.command(bench, workers)] });
+        }
+        if bench.program.is_of_addresses() {
+            all.push(remote::side(bench, DUNLIN, workers)?);
+            continue;
         }
         for who in [DUNLIN, over_tokio::TOKIO, over_ractor::RACTOR, over_kameo::KAMEO] {
             let links = matches!(bench.program, Program::LinkExit | Program::LinkBytes);

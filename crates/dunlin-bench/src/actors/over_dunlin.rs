@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use dunlin::server::Server;
-use dunlin::{Address, Process, mailbox, spawn};
+use dunlin::{Address, ExitReason, Process, mailbox, monitor, spawn};
 
 use super::library::Actors;
 use crate::memory::one_waits;
@@ -34,6 +34,16 @@ impl Actors for Dunlin {
         let processes: Vec<_> = (0..n).map(|_| spawn(async {})).collect();
         for process in processes {
             process.await?;
+        }
+        Ok(start.elapsed())
+    }
+
+    async fn down(n: u64) -> Result<Duration> {
+        let start = Instant::now();
+        for _ in 0..n {
+            let exit = monitor(spawn(async {}).pid()).await;
+            // With two workers it may have ended before it is monitored.
+            ensure!(exit.is_normal() || exit.reason == ExitReason::NoSuchProcess, "{exit}");
         }
         Ok(start.elapsed())
     }

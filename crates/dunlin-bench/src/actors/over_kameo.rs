@@ -94,6 +94,17 @@ impl Actors for Kameo {
         Ok(start.elapsed())
     }
 
+    /// The reference of an actor reports its end, as a monitor does.
+    async fn down(n: u64) -> Result<Duration> {
+        let start = Instant::now();
+        for _ in 0..n {
+            let actor = Idle::spawn_with_mailbox((), unbounded());
+            actor.stop_gracefully().await.map_err(|error| anyhow::anyhow!("{error}"))?;
+            actor.wait_for_shutdown().await;
+        }
+        Ok(start.elapsed())
+    }
+
     async fn post(n: u64) -> Result<Duration> {
         let (done, all) = oneshot::channel();
         let start = Instant::now();

@@ -87,6 +87,15 @@ impl Actors for Ractor {
         Ok(start.elapsed())
     }
 
+    /// The handle of an actor reports its end, as a monitor does.
+    async fn down(n: u64) -> Result<Duration> {
+        let start = Instant::now();
+        for _ in 0..n {
+            ActorRuntime::spawn_instant(None, Ends, ())?.1.await??.await?;
+        }
+        Ok(start.elapsed())
+    }
+
     async fn post(n: u64) -> Result<Duration> {
         let (done, all) = oneshot::channel();
         let start = Instant::now();

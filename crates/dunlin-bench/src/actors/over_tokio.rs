@@ -26,6 +26,15 @@ impl Actors for Tokio {
         Ok(start.elapsed())
     }
 
+    /// tokio has no monitors: the handle of a task reports its end.
+    async fn down(n: u64) -> Result<Duration> {
+        let start = Instant::now();
+        for _ in 0..n {
+            tokio::spawn(async {}).await?;
+        }
+        Ok(start.elapsed())
+    }
+
     async fn post(n: u64) -> Result<Duration> {
         let (tx, mut rx) = unbounded_channel();
         let start = Instant::now();

@@ -40,7 +40,11 @@ impl Erlang {
     }
 
     pub(crate) fn command(&self, bench: &Bench, workers: usize) -> Command {
-        let mut command = if bench.program.is_remote() { distributed() } else { Command::new("erl") };
+        let mut command = if bench.program.is_remote() || bench.program.is_of_addresses() {
+            distributed()
+        } else {
+            Command::new("erl")
+        };
         // +Bd: Ctrl-C ends it instead of opening its menu. +P: room for the processes of the largest ring.
         command.args(["-noshell", "-noinput", "+Bd", "+P", "2000000", "+S", &format!("{workers}:{workers}"), "-pa"]);
         command.arg(&self.modules).args(["-run", "dunlin_peer", "main"]);

@@ -113,15 +113,16 @@ pub(crate) fn on_workers<T: Send + 'static>(
     result
 }
 
+/// A participant of `bench` in this binary.
+pub(crate) fn side(bench: &Bench, who: &'static str, workers: usize) -> anyhow::Result<Participant> {
+    let mut command = Command::new(env::current_exe().context("cannot find this binary")?);
+    let numbers = [bench.n.to_string(), bench.size.to_string(), workers.to_string()];
+    command.args(["side", who, &bench.program.to_string()]).args(numbers);
+    Ok(Participant { who, workers, ways: vec![command] })
+}
+
 /// All participants of `bench`, with the reference first.
 pub(crate) fn participants(bench: &Bench, workers: &[usize], foreign: &Foreign) -> anyhow::Result<Vec<Participant>> {
-    let this_binary = env::current_exe().context("cannot find this binary")?;
-    let side = |who: &'static str, workers: usize| {
-        let mut command = Command::new(&this_binary);
-        let numbers = [bench.n.to_string(), bench.size.to_string(), workers.to_string()];
-        command.args(["side", who, &bench.program.to_string()]).args(numbers);
-        Participant { who, workers, ways: vec![command] }
-    };
     let who: &[&'static str] = match bench.program {
         Program::RemotePingpong => &over_dunlin::PINGPONG,
         #[cfg(feature = "link")]
@@ -137,7 +138,9 @@ pub(crate) fn participants(bench: &Bench, workers: &[usize], foreign: &Foreign) 
     };
     let mut all = Vec::new();
     for &workers in workers {
-        all.extend(who.iter().map(|who| side(who, workers)));
+        for who in who {
+            all.push(side(bench, who, workers)?);
+        }
         if let Some(erlang) = foreign.erlang.as_ref().filter(|erlang| erlang.has(bench.program)) {
             all.push(Participant { who: ERLANG, workers, ways: vec![erlang.command(bench, workers)] });
         }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use dunlin::node::Encoding;
 use dunlin::prelude::*;
-use dunlin::{Portable, rendezvous};
+use dunlin::{Address, Mailbox, Portable, rendezvous};
 
 use super::counted::Counted;
 use super::programs::{Message, Record, Rx, Tx, consumer, delta, ping, pong, prefix, sink, stream, successor};
@@ -63,6 +63,19 @@ impl<M: Portable> Rx<M> for Shared<Receiver<M>> {
     }
 }
 
+/// A post that waits for room: there is a limit on what is on its way to another node.
+impl<M: Portable> Tx<M> for Address<M> {
+    async fn send(&mut self, message: M) -> Result<()> {
+        self.offer(message).await.map_err(|error| anyhow::anyhow!("{error}"))
+    }
+}
+
+impl<M: Portable> Rx<M> for Mailbox<M> {
+    async fn recv(&mut self) -> Result<M> {
+        Ok(self.recv().await?)
+    }
+}
+
 /// Joins an application that only this run uses.
 pub(crate) async fn join(names: &str) -> Result<Node> {
     Ok(Node::builder().app("dunlin-bench").names(names).join().await?)
@@ -102,6 +115,10 @@ fn run_with<M: Message + Portable>(side: &Side) -> Result<f64> {
                 pingpong::<M>(&side, &node).await.map(|time| nanoseconds_each(time, side.n))
             }
             Program::RemoteThroughput => throughput::<M>(&side, &node).await.map(|time| nanoseconds_each(time, side.n)),
+            Program::AddressPingpong => {
+                mailbox_pingpong::<M>(&side, &node).await.map(|time| nanoseconds_each(time, side.n))
+            }
+            Program::AddressPosts => mailbox_posts::<M>(&side, &node).await.map(|time| nanoseconds_each(time, side.n)),
             Program::RemoteOverhead => overhead::<M>(&side, &node).await,
             Program::RemoteCommstime => commstime(&side, &node).await.map(|time| nanoseconds_each(time, 4 * side.n)),
             program => bail!("there is no {program} over nodes"),
@@ -139,6 +156,32 @@ async fn throughput<M: Message + Portable>(side: &Side, node: &Node) -> Result<D
     let input = node.receiver::<M>("there").policy(policy).await?;
     let done = node.sender::<u64>("done").await?;
     sink(input, done, side.size, side.n).await?;
+    Ok(Duration::ZERO)
+}
+
+async fn mailbox_pingpong<M: Message + Portable>(side: &Side, node: &Node) -> Result<Duration> {
+    if side.leads() {
+        let back = node.mailbox::<M>("back").await?;
+        let there = node.address::<M>("there").await.map_err(|error| anyhow::anyhow!("{error}"))?;
+        let process = spawn(ping(there, back, side.size, side.n));
+        return process.await?;
+    }
+    let input = node.mailbox::<M>("there").await?;
+    let output = node.address::<M>("back").await.map_err(|error| anyhow::anyhow!("{error}"))?;
+    spawn(pong(input, output)).await??;
+    Ok(Duration::ZERO)
+}
+
+async fn mailbox_posts<M: Message + Portable>(side: &Side, node: &Node) -> Result<Duration> {
+    if side.leads() {
+        let done = node.mailbox::<u64>("done").await?;
+        let output = node.address::<M>("there").await.map_err(|error| anyhow::anyhow!("{error}"))?;
+        let process = spawn(stream(output, done, side.size, side.n));
+        return process.await?;
+    }
+    let input = node.mailbox::<M>("there").await?;
+    let done = node.address::<u64>("done").await.map_err(|error| anyhow::anyhow!("{error}"))?;
+    spawn(sink(input, done, side.size, side.n)).await??;
     Ok(Duration::ZERO)
 }
 

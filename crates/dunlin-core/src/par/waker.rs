@@ -272,7 +272,7 @@ impl Header {
     /// An entry for a new `par!`, and its number.
     pub(super) fn take() -> (&'static Entry<Self>, u32) {
         let entry = HEADERS.take();
-        (entry, HEADERS.index_of(entry))
+        (entry, entry.index())
     }
 
     /// Returns the entry of a dropped `par!`.

@@ -139,21 +139,37 @@ struct ProcessRecord {
 
 #[derive(Default)]
 struct Rest {
-    /// Wakes a spawned process: kept at its first poll.
+    /// Wakes a spawned process: kept when it first waits.
     waker: Option<Waker>,
-    /// What few processes have.
-    extra: Option<Box<Extra>>,
-}
-
-#[derive(Default)]
-struct Extra {
-    name: Option<Arc<str>>,
+    /// What the layer above keeps; until then the [`Name`], if the process has one.
     kept: Option<Kept>,
 }
 
 /// What a layer above keeps for a process until it ends.
 #[doc(hidden)]
-pub type Kept = Arc<dyn Any + Send + Sync>;
+pub trait Keep: Any + Send + Sync {
+    /// The name of the process. It may wait: not called under a lock.
+    fn name(&self) -> Option<Arc<str>>;
+}
+
+#[doc(hidden)]
+pub type Kept = Arc<dyn Keep>;
+
+/// The name of a process for which the layer above keeps nothing.
+struct Name(Arc<str>);
+
+impl Name {
+    fn of(kept: &Kept) -> Option<&Self> {
+        let any: &dyn Any = &**kept;
+        any.downcast_ref()
+    }
+}
+
+impl Keep for Name {
+    fn name(&self) -> Option<Arc<str>> {
+        Some(self.0.clone())
+    }
+}
 
 /// The identities of a spawned process or of the branches of a `par!`, listed by [`processes`] until dropped.
 #[doc(hidden)]
@@ -173,8 +189,8 @@ impl Identities {
 
     /// Those of one process that is about to be spawned, and its place in the table.
     pub fn spawned(made: &'static Location<'static>) -> (Self, u32) {
-        let (entry, place) = PROCESSES.take_numbered();
-        (Self::at(entry, 1, made), place)
+        let entry = PROCESSES.take();
+        (Self::at(entry, 1, made), entry.index())
     }
 
     fn at(entry: &'static Entry<ProcessRecord>, count: u32, made: &'static Location<'static>) -> Self {
@@ -193,8 +209,8 @@ impl Identities {
 
     /// Names the process in the output.
     pub fn set_name(&self, name: Arc<str>) {
-        let extra = Box::new(Extra { name: Some(name), kept: None });
-        self.0.rest.lock().extra = Some(extra);
+        let kept: Kept = Arc::new(Name(name));
+        self.0.rest.lock().kept = Some(kept);
     }
 
     /// Runs `f` as the first of these processes.
@@ -222,20 +238,33 @@ impl Identities {
         self.0.rest.tag() == Some(1 | WAKER)
     }
 
-    /// Keeps the waker of the first poll. Returns what the layer above keeps, if it has a signal for the
-    /// process.
+    /// What the layer above keeps, if it has a signal for the process.
+    pub fn look(&self) -> Option<Kept> {
+        // The first poll.
+        if self.0.rest.tag() == Some(1) {
+            return None;
+        }
+        let mut rest = self.0.rest.lock();
+        let signal = rest.has(SIGNAL);
+        rest.clear(SIGNAL);
+        if signal { rest.kept.clone() } else { None }
+    }
+
+    /// The process waits: keeps the waker, unless it is kept. (A process that ends in its first poll needs
+    /// none.)
     #[cold]
-    pub fn look(&self, waker: &Waker) -> Option<Kept> {
+    pub fn waits(&self, waker: &Waker) {
         let kept = waker.clone();
         let mut rest = self.0.rest.lock();
         let old = if rest.has(WAKER) { Some(kept) } else { rest.waker.replace(kept) };
+        // A signal of the first poll found no waker.
+        let missed = rest.has(SIGNAL) && !rest.has(WAKER);
         rest.set(WAKER);
-        let signal = rest.has(SIGNAL);
-        rest.clear(SIGNAL);
-        let found = if signal { rest.extra.as_ref().and_then(|extra| extra.kept.clone()) } else { None };
         drop(rest);
         drop(old);
-        found
+        if missed {
+            waker.wake_by_ref();
+        }
     }
 
     /// Ends the process for all others: from now on none of them finds it. Returns what the layer above has
@@ -246,10 +275,10 @@ impl Identities {
         }
         let mut rest = self.0.rest.lock();
         rest.tag = 0;
-        let (waker, extra) = (rest.waker.take(), rest.extra.take());
+        let (waker, kept) = (rest.waker.take(), rest.kept.take());
         drop(rest);
         drop(waker);
-        extra.and_then(|extra| extra.kept)
+        kept
     }
 }
 
@@ -313,7 +342,7 @@ impl Spawned {
 
     /// The place at which it is found.
     pub fn place(self) -> u32 {
-        PROCESSES.index_of(self.entry)
+        self.entry.index()
     }
 
     /// Whether it has not ended.
@@ -335,25 +364,28 @@ impl Spawned {
             if !self.is_in(rest.tag) {
                 return None;
             }
-            match rest.extra.as_deref() {
-                Some(Extra { kept: Some(kept), .. }) => return Some(kept.clone()),
-                Some(Extra { name, .. }) => name.clone(),
+            match &rest.kept {
+                Some(kept) => match Name::of(kept) {
+                    Some(Name(name)) => Some(name.clone()),
+                    None => return Some(kept.clone()),
+                },
                 None => None,
             }
         };
         // Made while the record is not locked: the lock spins.
-        let (new, mut extra) = (new(name), Some(Box::<Extra>::default()));
+        let new = new(name);
         let mut rest = self.entry.rest.lock();
-        let kept = self.is_in(rest.tag).then(|| {
-            if rest.extra.is_none() {
-                rest.extra = extra.take();
-            }
-            let place = rest.extra.as_mut().map(|extra| &mut extra.kept);
-            place.map_or_else(|| new.clone(), |place| place.get_or_insert_with(|| new.clone()).clone())
-        });
+        if !self.is_in(rest.tag) {
+            return None;
+        }
+        // Another thread may have been faster.
+        let (kept, old) = match &rest.kept {
+            Some(kept) if Name::of(kept).is_none() => (kept.clone(), Some(new)),
+            _ => (new.clone(), rest.kept.replace(new)),
+        };
         drop(rest);
-        drop(extra);
-        kept
+        drop(old);
+        Some(kept)
     }
 
     /// Polls the process, which then looks at what the layer above keeps. `false`: it has ended.
@@ -363,7 +395,7 @@ impl Spawned {
             return false;
         }
         rest.set(SIGNAL);
-        // Before its first poll it has no waker, and that poll looks.
+        // Before it has waited it has no waker: its first poll looks, and it looks when it waits.
         let waker = rest.waker.clone();
         drop(rest);
         waker.into_iter().for_each(Waker::wake);
@@ -395,7 +427,7 @@ pub fn processes() -> Vec<Known> {
         if count == 0 {
             return None;
         }
-        let name = rest.extra.as_ref().and_then(|extra| extra.name.clone());
+        let kept = rest.kept.clone();
         let known = Known {
             first: Pid(entry.first.load(Ordering::Relaxed)),
             count,
@@ -404,6 +436,7 @@ pub fn processes() -> Vec<Known> {
             name: None,
         };
         drop(rest);
+        let name = kept.and_then(|kept| kept.name());
         Some(Known { name: name.as_deref().map(String::from), ..known })
     };
     PROCESSES.iter().filter_map(known).collect()

@@ -14,14 +14,14 @@
 //! No two cores are locked at once, and no code of users runs under a core's lock.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use dunlin_core::waits::{self, Kept, Spawned};
+use dunlin_core::waits::{Keep, Kept, Spawned};
 
 use super::exit::{Exit, ExitReason};
 #[cfg(feature = "net")]
 use super::far;
-use super::pid::Pid;
+use super::pid::{NearPid, Pid};
 use super::signal::{Effect, End, Link, LinkId, Signal, State};
 #[cfg(feature = "net")]
 use super::watch::Watch;
@@ -35,17 +35,26 @@ pub(super) trait Exits: Send + Sync {
 }
 
 pub(super) struct Core {
-    /// Its pid, without what only those of other nodes have.
-    number: u64,
-    place: u32,
-    pub(super) name: Option<Arc<str>>,
+    pid: NearPid,
     shared: Mutex<Shared>,
 }
 
 #[derive(Default)]
 struct Shared {
     state: State<Watcher>,
+    rare: Option<Box<Rare>>,
+}
+
+#[derive(Default)]
+struct Rare {
+    name: Option<Arc<str>>,
     exits: Option<Arc<dyn Exits>>,
+}
+
+impl Keep for Core {
+    fn name(&self) -> Option<Arc<str>> {
+        lock(&self.shared).rare.as_ref()?.name.clone()
+    }
 }
 
 impl std::fmt::Debug for Core {
@@ -57,19 +66,20 @@ impl std::fmt::Debug for Core {
 impl Core {
     /// The core of a process; `None`: it has ended.
     pub(super) fn of(pid: Pid) -> Option<Arc<Self>> {
-        pid.find().and_then(|process| Self::at(process, || pid))
+        pid.find().and_then(Self::at)
     }
 
     /// The core of the process whose code calls this.
     pub(super) fn current() -> Option<Arc<Self>> {
         let process = Spawned::current()?;
-        Self::at(process, || Pid::of(process.place(), process.pid()))
+        Self::at(process)
     }
 
-    fn at(process: Spawned, pid: impl FnOnce() -> Pid) -> Option<Arc<Self>> {
-        let new = |name| -> Kept {
-            let pid = pid();
-            Arc::new(Self { number: pid.number(), place: pid.place(), name, shared: Mutex::default() })
+    fn at(process: Spawned) -> Option<Arc<Self>> {
+        let new = |name: Option<Arc<str>>| -> Kept {
+            let rare = name.map(|name| Box::new(Rare { name: Some(name), exits: None }));
+            let shared = Mutex::new(Shared { state: State::default(), rare });
+            Arc::new(Self { pid: NearPid::of(process.place(), process.pid()), shared })
         };
         process.kept(new).and_then(Self::from_kept)
     }
@@ -80,7 +90,7 @@ impl Core {
     }
 
     pub(super) fn pid(&self) -> Pid {
-        Pid::of(self.place, waits::Pid::numbered(self.number))
+        self.pid.pid()
     }
 
     pub(super) fn apply(&self, signal: Signal<Watcher>) -> Effect<Watcher> {
@@ -111,7 +121,7 @@ impl Core {
 
     /// An exit that is a message.
     fn deliver(&self, exit: Exit, link: Option<Link>) -> Roused {
-        let exits = lock(&self.shared).exits.clone();
+        let exits = lock(&self.shared).rare.as_ref().and_then(|rare| rare.exits.clone());
         let received = match exits {
             Some(exits) => exits.receive(exit, link),
             None => Err(exit),
@@ -123,7 +133,7 @@ impl Core {
         // The mailbox has been dropped: from now on exits end the process.
         let effect = {
             let mut shared = lock(&self.shared);
-            shared.exits = None;
+            shared.rare.iter_mut().for_each(|rare| rare.exits = None);
             shared.state.apply(Signal::Receive { exits: false });
             shared.state.apply(Signal::Exit { exit, link })
         };
@@ -134,7 +144,7 @@ impl Core {
     pub(super) fn receive_exits(&self, exits: Arc<dyn Exits>) {
         let effect = {
             let mut shared = lock(&self.shared);
-            shared.exits = Some(exits);
+            shared.rare.get_or_insert_default().exits = Some(exits);
             shared.state.apply(Signal::Receive { exits: true })
         };
         self.carry_out(effect).wake();
@@ -143,24 +153,36 @@ impl Core {
     /// Why the process must end at this poll, if it must.
     pub(super) fn must_end(&self) -> Option<Exit> {
         match self.apply(Signal::Poll { own: self.pid() }) {
-            Effect::Dies(exit) => Some(exit.passed_on(self.pid(), self.name.clone())),
+            Effect::Dies(exit) => Some(exit.passed_on(self.pid(), self.name())),
             _ => None,
         }
     }
 
     /// The exit of this process, for a reason of its own.
     pub(super) fn exit(&self, reason: ExitReason) -> Exit {
-        Exit::new(self.pid(), self.name.clone(), reason)
+        Exit::new(self.pid(), self.name(), reason)
     }
 
-    /// The process has ended: reports it to its links and monitors.
-    pub(super) fn end(&self, exit: Exit) {
-        let (effect, exits) = {
-            let mut shared = lock(&self.shared);
-            (shared.state.apply(Signal::End { exit: exit.clone() }), shared.exits.take())
+    /// The process has ended for a reason of its own, as in [`end`](Self::end).
+    pub(super) fn end_for(self: Arc<Self>, reason: ExitReason) {
+        let exit = self.exit(reason);
+        self.end(exit);
+    }
+
+    /// The process has ended, and its record is closed: reports it to its links and monitors.
+    pub(super) fn end(mut self: Arc<Self>, exit: Exit) {
+        let effect = match Arc::get_mut(&mut self) {
+            // Nobody else has found it, so nobody can ask for its exit.
+            Some(core) => {
+                let shared = core.shared.get_mut().unwrap_or_else(PoisonError::into_inner);
+                Effect::Report(shared.state.end())
+            }
+            None => self.apply(Signal::End { exit: exit.clone() }),
         };
+        let exits = lock(&self.shared).rare.as_mut().and_then(|rare| rare.exits.take());
         drop(exits);
-        let Effect::Report(End { targets, sources, watchers }) = effect else { return };
+        let Effect::Report(End { targets, sources, watchers, unread }) = effect else { return };
+        drop(unread);
         for (target, id) in targets {
             if let Some(target) = Self::of(target) {
                 let link = Some(Link { source: self.pid(), id });
@@ -177,7 +199,7 @@ impl Core {
         #[cfg(feature = "net")]
         if source.is_far() {
             let link = Link { source, id };
-            far::out::watch(source, self.watcher_of(link), Some((self.number, id)));
+            far::out::watch(source, self.watcher_of(link), Some((self.pid().number(), id)));
             // This process has ended meanwhile, or the link has.
             if !self.counts(link) {
                 self.forgotten_by(source, id);
@@ -215,7 +237,7 @@ impl Core {
     fn forgotten_by(&self, source: Pid, id: LinkId) {
         #[cfg(feature = "net")]
         if source.is_far() {
-            return far::out::forget_link(source, (self.number, id));
+            return far::out::forget_link(source, (self.pid().number(), id));
         }
         if let Some(source) = Self::of(source) {
             source.apply(Signal::Forget { target: self.pid(), id });

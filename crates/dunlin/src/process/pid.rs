@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::num::NonZeroU32;
 
 use dunlin_core::waits::{self, Spawned};
 #[cfg(feature = "net")]
@@ -58,6 +59,45 @@ struct Far {
     bits: u64,
 }
 
+/// The pid of a process of this program, or of the code outside of every process: 16 bytes, also in an
+/// `Option`, where a [`Pid`] has 56.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct NearPid {
+    number: u64,
+    /// The complement of its place, which is below [`NOWHERE`].
+    place: NonZeroU32,
+}
+
+impl NearPid {
+    /// The spawned process whose code calls this, or the code outside of every process.
+    pub(super) fn current() -> Self {
+        let process = Spawned::current();
+        process.map_or(Self::of(NOWHERE, waits::Pid::OUTSIDE), |process| Self::of(process.place(), process.pid()))
+    }
+
+    pub(super) fn of(place: u32, pid: waits::Pid) -> Self {
+        Self { number: pid.as_u64(), place: NonZeroU32::new(!place).unwrap_or(NonZeroU32::MIN) }
+    }
+
+    /// Whether it is the spawned process whose code calls this.
+    pub(super) fn is_current(self) -> bool {
+        is_current(self.number)
+    }
+
+    pub(super) fn pid(self) -> Pid {
+        Pid::of(!self.place.get(), self.in_records())
+    }
+
+    pub(super) fn in_records(self) -> waits::Pid {
+        waits::Pid::numbered(self.number)
+    }
+}
+
+/// Whether the spawned process whose code calls this has this number.
+fn is_current(number: u64) -> bool {
+    Spawned::current().is_some_and(|process| process.pid().as_u64() == number)
+}
+
 /// The place of what is a process only in the wait records.
 const NOWHERE: u32 = u32::MAX;
 
@@ -74,10 +114,9 @@ impl Pid {
         self.find().is_some_and(Spawned::is_alive)
     }
 
-    /// Whether it is the process whose code calls this. It costs less than [`current`](Self::current), which
-    /// looks for the place of the process.
+    /// Whether it is the process whose code calls this.
     pub(super) fn is_current(self) -> bool {
-        !self.is_far() && Spawned::current().is_some_and(|process| process.pid().as_u64() == self.number)
+        !self.is_far() && is_current(self.number)
     }
 
     pub(crate) fn of(place: u32, pid: waits::Pid) -> Self {

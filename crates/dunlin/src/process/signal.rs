@@ -10,7 +10,7 @@
 
 use super::exit::Exit;
 pub(super) use super::links::LinkId;
-use super::links::{Entry, Links, Side};
+use super::links::{Entry, Links, Pairs, Side};
 use super::pid::Pid;
 use super::set::Set;
 
@@ -93,14 +93,22 @@ pub(super) struct End<W> {
     /// The sources of links to it.
     pub(super) sources: Vec<Entry>,
     pub(super) watchers: Vec<(WatchId, W)>,
+    /// What had come to end it: dropped where nothing is locked, as a payload of an exit may be.
+    pub(super) unread: Option<Box<Fatal>>,
 }
 
 /// The links, monitors and pending exits of a process.
 pub(super) struct State<W> {
-    links: Links,
-    watchers: Set<WatchId, W>,
+    pairs: Pairs,
     /// The number of the last link accepted, or monitor.
     last: u64,
+    rare: Option<Box<Rare<W>>>,
+}
+
+/// What a process that is only linked with two others does not need while it lives.
+struct Rare<W> {
+    links: Links,
+    watchers: Set<WatchId, W>,
     /// Exits are messages.
     receives: bool,
     /// `None`: nothing that ends it has come.
@@ -109,8 +117,8 @@ pub(super) struct State<W> {
 }
 
 /// What has come to end a process, and it has not looked at.
-#[derive(Default)]
-struct Fatal {
+#[derive(Debug, Default)]
+pub(super) struct Fatal {
     exits: Vec<(Exit, Option<Link>)>,
     killed_by: Option<Pid>,
     leaving: Option<Exit>,
@@ -118,13 +126,19 @@ struct Fatal {
 
 impl<W> Default for State<W> {
     fn default() -> Self {
-        Self { links: Links::default(), watchers: Set::default(), last: 0, receives: false, fatal: None, ended: None }
+        Self { pairs: Pairs::default(), last: 0, rare: None }
+    }
+}
+
+impl<W> Default for Rare<W> {
+    fn default() -> Self {
+        Self { links: Links::default(), watchers: Set::default(), receives: false, fatal: None, ended: None }
     }
 }
 
 impl<W> State<W> {
     pub(super) fn apply(&mut self, signal: Signal<W>) -> Effect<W> {
-        if let Some(exit) = &self.ended {
+        if let Some(exit) = self.rare.as_ref().and_then(|rare| rare.ended.as_ref()) {
             return match signal {
                 Signal::Watch { watcher } => Effect::WatchedEnd((**exit).clone(), watcher),
                 Signal::Link { .. } | Signal::Accept { .. } => Effect::Ended((**exit).clone()),
@@ -134,28 +148,30 @@ impl<W> State<W> {
         }
         match signal {
             Signal::Accept { source } => {
-                if self.links.get(Side::Source, source).is_some() {
+                if self.link(Side::Source, source).is_some() {
                     return Effect::Nothing;
                 }
                 let id = self.number();
-                self.links.insert(Side::Source, source, id);
+                self.add(Side::Source, source, id);
                 Effect::Accepted(id)
             }
             Signal::Link { target, id } => {
-                self.links.insert(Side::Target, target, id);
+                // An earlier link with that process is replaced.
+                self.remove(Side::Target, target);
+                self.add(Side::Target, target, id);
                 Effect::Nothing
             }
-            Signal::Unlink { source } => match self.links.remove(Side::Source, source) {
+            Signal::Unlink { source } => match self.remove(Side::Source, source) {
                 Some(id) => {
                     let ended = Some(Link { source, id });
-                    self.fatal.iter_mut().for_each(|fatal| fatal.exits.retain(|(_, link)| *link != ended));
+                    self.fatal().into_iter().for_each(|fatal| fatal.exits.retain(|(_, link)| *link != ended));
                     Effect::Unlinked(id)
                 }
                 None => Effect::Nothing,
             },
             Signal::Forget { target, id } => {
-                if self.links.get(Side::Target, target) == Some(id) {
-                    self.links.remove(Side::Target, target);
+                if self.link(Side::Target, target) == Some(id) {
+                    self.remove(Side::Target, target);
                 }
                 Effect::Nothing
             }
@@ -163,66 +179,105 @@ impl<W> State<W> {
             Signal::Look { link } => Effect::Counts(self.counts(link)),
             Signal::Consume { link } => {
                 if self.counts(link) {
-                    self.links.remove(Side::Source, link.source);
+                    self.remove(Side::Source, link.source);
                 }
                 Effect::Nothing
             }
             Signal::Kill { by } => {
-                self.fatal.get_or_insert_default().killed_by.get_or_insert(by);
+                self.new_fatal().killed_by.get_or_insert(by);
                 Effect::Rouse
             }
             Signal::Leave { exit } => {
-                self.fatal.get_or_insert_default().leaving.get_or_insert(exit);
+                self.new_fatal().leaving.get_or_insert(exit);
                 Effect::Rouse
             }
             Signal::Receive { exits } => {
-                self.receives = exits;
-                match &mut self.fatal {
+                self.rare().receives = exits;
+                match self.fatal() {
                     Some(fatal) if exits => Effect::Deliver(std::mem::take(&mut fatal.exits)),
                     _ => Effect::Nothing,
                 }
             }
             Signal::Watch { watcher } => {
                 let id = self.number();
-                self.watchers.insert(id, watcher);
+                self.rare().watchers.insert(id, watcher);
                 Effect::Watched(id)
             }
-            Signal::Unwatch { id } => self.watchers.remove(id).map_or(Effect::Nothing, Effect::Unwatched),
+            Signal::Unwatch { id } => {
+                let watcher = self.rare.as_mut().and_then(|rare| rare.watchers.remove(id));
+                watcher.map_or(Effect::Nothing, Effect::Unwatched)
+            }
             Signal::Poll { own } => self.must_end(own).map_or(Effect::Nothing, Effect::Dies),
             Signal::End { exit } => {
-                self.ended = Some(Box::new(exit));
-                self.fatal = None;
-                let (targets, sources) = self.links.take();
-                Effect::Report(End { targets, sources, watchers: self.watchers.take() })
+                let end = self.end();
+                self.rare().ended = Some(Box::new(exit));
+                Effect::Report(end)
             }
         }
+    }
+
+    /// What the end of the process concerns, if nothing can apply a signal any more.
+    pub(super) fn end(&mut self) -> End<W> {
+        let (mut targets, mut sources) = self.pairs.take();
+        let Rare { mut links, mut watchers, fatal, .. } = self.rare.take().map_or_else(Rare::default, |rare| *rare);
+        let (more_targets, more_sources) = links.take();
+        targets.extend(more_targets);
+        sources.extend(more_sources);
+        End { targets, sources, watchers: watchers.take(), unread: fatal }
+    }
+
+    fn rare(&mut self) -> &mut Rare<W> {
+        self.rare.get_or_insert_default()
+    }
+
+    fn fatal(&mut self) -> Option<&mut Fatal> {
+        self.rare.as_mut()?.fatal.as_deref_mut()
+    }
+
+    fn new_fatal(&mut self) -> &mut Fatal {
+        self.rare().fatal.get_or_insert_default()
+    }
+
+    fn link(&self, side: Side, pid: Pid) -> Option<LinkId> {
+        self.pairs.get(side, pid).or_else(|| self.rare.as_ref()?.links.get(side, pid))
+    }
+
+    /// Adds a link that is not there.
+    fn add(&mut self, side: Side, pid: Pid, id: LinkId) {
+        if !self.pairs.insert(side, pid, id) {
+            self.rare().links.insert(side, pid, id);
+        }
+    }
+
+    fn remove(&mut self, side: Side, pid: Pid) -> Option<LinkId> {
+        self.pairs.remove(side, pid).or_else(|| self.rare.as_mut()?.links.remove(side, pid))
     }
 
     fn exit(&mut self, exit: Exit, link: Option<Link>) -> Effect<W> {
         if link.is_some_and(|link| !self.counts(link)) {
             return Effect::Nothing;
         }
-        if self.receives {
+        if self.rare.as_ref().is_some_and(|rare| rare.receives) {
             // The link counts until the exit is received, so an unlink until then still has its effect.
             return Effect::Deliver(vec![(exit, link)]);
         }
         if exit.is_normal() {
             if let Some(link) = link {
-                self.links.remove(Side::Source, link.source);
+                self.remove(Side::Source, link.source);
             }
             return Effect::Nothing;
         }
-        self.fatal.get_or_insert_default().exits.push((exit, link));
+        self.new_fatal().exits.push((exit, link));
         Effect::Rouse
     }
 
     fn counts(&self, link: Link) -> bool {
-        self.links.get(Side::Source, link.source) == Some(link.id)
+        self.link(Side::Source, link.source) == Some(link.id)
     }
 
     /// A kill takes precedence over the process's own exit, and that over the exits of links.
     fn must_end(&mut self, own: Pid) -> Option<Exit> {
-        let fatal = self.fatal.as_mut()?;
+        let fatal = self.fatal()?;
         if let Some(by) = fatal.killed_by {
             return Some(Exit::killed(own, by));
         }
@@ -316,6 +371,31 @@ mod tests {
         state.apply(Signal::Forget { target: pid(3), id: 4 });
         let Effect::Report(end) = state.apply(Signal::End { exit: failed(1) }) else { unreachable!() };
         assert_eq!((end.targets, end.sources), (vec![(pid(3), 5)], vec![(pid(2), link.id)]));
+    }
+
+    #[test]
+    fn the_links_with_many_processes_end_and_are_reported_alike() {
+        let mut state = state();
+        let links: Vec<_> = (2..7).map(|source| accept(&mut state, source)).collect();
+        for target in 2..7 {
+            state.apply(Signal::Link { target: pid(target), id: 10 * target });
+        }
+        // One of the first, and one of the last.
+        for (link, number) in [(links[0], 2), (links[4], 6)] {
+            let unlinked = state.apply(Signal::Unlink { source: link.source });
+            assert!(matches!(unlinked, Effect::Unlinked(id) if id == link.id));
+            state.apply(Signal::Forget { target: pid(number), id: 10 * number });
+            assert!(matches!(state.apply(Signal::Look { link }), Effect::Counts(false)));
+        }
+        assert!(matches!(state.apply(Signal::Look { link: links[1] }), Effect::Counts(true)));
+        assert!(matches!(state.apply(Signal::Look { link: links[3] }), Effect::Counts(true)));
+        // A link made anew, by its target.
+        state.apply(Signal::Link { target: pid(5), id: 7 });
+        let Effect::Report(mut end) = state.apply(Signal::End { exit: failed(1) }) else { unreachable!() };
+        end.targets.sort_unstable();
+        end.sources.sort_unstable();
+        assert_eq!(end.targets, [(pid(3), 30), (pid(4), 40), (pid(5), 7)]);
+        assert_eq!(end.sources, [1, 2, 3].map(|index| (links[index].source, links[index].id)));
     }
 
     #[test]

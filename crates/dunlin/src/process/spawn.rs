@@ -15,7 +15,7 @@ use dunlin_core::waits::{Doing, Identities, Watch};
 
 use super::core::Core;
 use super::exit::{Exit, ExitReason, Outcome};
-use super::pid::Pid as ProcessId;
+use super::pid::{NearPid, Pid as ProcessId};
 use crate::scope::ScopeError;
 use crate::world::{self, Canceller, NoOutput};
 
@@ -78,12 +78,12 @@ impl Starting {
         if let Some(name) = &name {
             identities.set_name(name.clone());
         }
-        let who = Who { pid: ProcessId::of(place, identities.first()), name };
+        let who = Who { pid: NearPid::of(place, identities.first()), name };
         Self { life: Life { identities }, who, made }
     }
 
     pub(super) fn pid(&self) -> ProcessId {
-        self.who.pid
+        self.who.pid.pid()
     }
 
     /// Starts it. `J` knows what its output means.
@@ -153,13 +153,19 @@ impl<F: Future, J: Judge<F::Output>> Future for Running<F, J> {
         let mut this = self.project();
         let _entered = this.life.identities.enter();
         if !this.life.identities.is_quiet()
-            && let Some(exit) = this.life.look(cx)
+            && let Some(exit) = this.life.look()
         {
             return Poll::Ready(Err(this.life.dies(this.body, exit)));
         }
         let Some(body) = this.body.as_mut().as_pin_mut() else { return Poll::Pending };
         match catch_unwind(AssertUnwindSafe(|| body.poll(cx))) {
-            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Pending) => {
+                // (Looked at again: a value kept over the poll of the body would cost each poll more.)
+                if !this.life.identities.is_quiet() {
+                    this.life.identities.waits(cx.waker());
+                }
+                Poll::Pending
+            }
             Ok(Poll::Ready(output)) => {
                 this.life.returns::<F, J>(this.body, &output);
                 Poll::Ready(Ok(output))
@@ -177,8 +183,8 @@ struct Life {
 impl Life {
     /// Looks at the signals that have arrived. `Some`: the process must end.
     #[cold]
-    fn look(&self, cx: &Context<'_>) -> Option<Exit> {
-        self.identities.look(cx.waker()).and_then(Core::from_kept)?.must_end()
+    fn look(&self) -> Option<Exit> {
+        self.identities.look().and_then(Core::from_kept)?.must_end()
     }
 
     /// The body has returned.
@@ -190,9 +196,9 @@ impl Life {
         // Most processes have no links and no monitors, so their output is not looked at.
         let Some(core) = self.identities.close().and_then(Core::from_kept) else { return };
         match catch_unwind(AssertUnwindSafe(|| J::reason(output))) {
-            Ok(reason) => core.end(core.exit(reason)),
+            Ok(reason) => core.end_for(reason),
             Err(panic) => {
-                core.end(core.exit(ExitReason::panicked(&*panic)));
+                core.end_for(ExitReason::panicked(&*panic));
                 resume_unwind(panic)
             }
         }
@@ -226,7 +232,7 @@ impl Life {
     /// Closes the process for others, and reports its end to links and monitors.
     fn end(&self, reason: impl FnOnce() -> ExitReason) {
         if let Some(core) = self.identities.close().and_then(Core::from_kept) {
-            core.end(core.exit(reason()));
+            core.end_for(reason());
         }
     }
 }
@@ -240,7 +246,7 @@ impl Drop for Life {
 
 #[derive(Clone, PartialEq, Eq)]
 struct Who {
-    pid: ProcessId,
+    pid: NearPid,
     name: Option<Arc<str>>,
 }
 
@@ -271,7 +277,7 @@ impl<T> Process<T> {
     /// Its identity, with which others reach it: it can be [linked](crate::link), [monitored](crate::monitor)
     /// and [killed](crate::Pid::kill).
     pub fn pid(&self) -> ProcessId {
-        self.who.pid
+        self.who.pid.pid()
     }
 
     /// Its name, if it was given one.
@@ -304,13 +310,13 @@ impl<T> Process<T> {
             (NoOutput::Cancelled, Some(why)) => ExitReason::NotStarted(why.clone().into()),
             (error, _) => ExitReason::of(error),
         };
-        Exit::new(self.who.pid, self.who.name.clone(), reason)
+        Exit::new(self.pid(), self.who.name.clone(), reason)
     }
 }
 
 impl<T> fmt::Debug for Process<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Process").field("pid", &self.who.pid).field("name", &self.who.name).finish()
+        f.debug_struct("Process").field("pid", &self.pid()).field("name", &self.who.name).finish()
     }
 }
 
@@ -319,7 +325,7 @@ impl<T> Future for Process<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let ended = self.task.poll(cx);
-        let (on, made) = (self.who.pid.into(), self.made);
+        let (on, made) = (self.who.pid.in_records(), self.made);
         let ended = self.watch.note(ended, Doing::Exit, on, made);
         ended.map(|ended| match ended {
             Ok(Ok(output)) => Ok(output),

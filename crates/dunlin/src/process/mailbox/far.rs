@@ -48,7 +48,7 @@ impl<M: Portable> Address<M> {
             To::There(far) => return place_of(far.remote()),
         };
         let id = MailboxId { number: shared.number, bits: shared.bits() };
-        let posts_max = match shared.bound {
+        let posts_max = match shared.bound() {
             Bound::Unbounded => u32::MAX,
             Bound::Reject(max) | Bound::DropOldest(max) => u32::try_from(max.get()).unwrap_or(u32::MAX),
         };

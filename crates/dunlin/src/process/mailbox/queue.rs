@@ -16,7 +16,7 @@ use super::super::down::Down;
 use super::super::exit::Exit;
 use super::super::signal::Link;
 use super::super::watch::Roused;
-use super::bound::Bound;
+use super::bound::{Bound, Packed};
 #[cfg(feature = "net")]
 use super::came::{Came, Exported};
 use super::error::PostError;
@@ -95,29 +95,35 @@ impl<M> Notice<M> {
     }
 }
 
-/// What a mailbox shares with its addresses.
+/// What a mailbox shares with its addresses. (Many processes have a mailbox that holds nothing: what few of
+/// them need is in a box.)
 pub(super) struct Shared<M> {
     /// Unique while the program runs.
     pub(super) number: u64,
-    pub(super) bound: Bound,
+    bound: Packed,
     pub(super) made: &'static Location<'static>,
     inbox: Mutex<Inbox<M>>,
 }
 
 struct Inbox<M> {
-    /// What has arrived since the receiver looked.
-    entries: VecDeque<Entry<M>>,
+    /// What has arrived since the receiver looked; `None`: the mailbox is closed.
+    entries: Option<VecDeque<Entry<M>>>,
+    receiver: Option<Waker>,
+    rare: Option<Box<Rare>>,
+}
+
+/// What a mailbox has that is bounded, or known to other nodes.
+#[derive(Default)]
+struct Rare {
     /// In a bounded mailbox: how many posts have not been received, those in the receiver's list included.
     posts: usize,
     /// How many of them are in the receiver's list.
     at_receiver: usize,
     /// How many posts of the receiver's list, the oldest, have lost their places to later ones.
     pushed_out: usize,
-    receiver: Option<Waker>,
-    closed: bool,
-    offers: Option<Box<Offers>>,
+    offers: Offers,
     #[cfg(feature = "net")]
-    exported: Option<Box<Exported>>,
+    exported: Option<Exported>,
 }
 
 /// The operations that wait for room, in the order of their first polls.
@@ -134,38 +140,26 @@ impl<M> Shared<M> {
     pub(super) fn new(bound: Bound, made: &'static Location<'static>) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
 
-        let inbox = Inbox {
-            entries: VecDeque::new(),
-            posts: 0,
-            at_receiver: 0,
-            pushed_out: 0,
-            receiver: None,
-            closed: false,
-            offers: None,
-            #[cfg(feature = "net")]
-            exported: None,
-        };
+        let inbox = Inbox { entries: Some(VecDeque::new()), receiver: None, rare: None };
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Self { number, bound, made, inbox: Mutex::new(inbox) })
+        Arc::new(Self { number, bound: bound.into(), made, inbox: Mutex::new(inbox) })
+    }
+
+    pub(super) fn bound(&self) -> Bound {
+        self.bound.into()
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        lock(&self.inbox).closed
+        lock(&self.inbox).is_closed()
     }
 
     pub(super) fn post(&self, message: M) -> Result<(), PostError<M>> {
         let mut inbox = lock(&self.inbox);
-        if inbox.closed {
+        if inbox.is_closed() {
             return Err(PostError::Closed(message));
         }
-        let mut dropped = None;
-        match self.bound {
-            Bound::Unbounded => {}
-            Bound::Reject(max) if inbox.posts >= max.get() => return Err(PostError::Full(message)),
-            Bound::DropOldest(max) if inbox.posts >= max.get() => dropped = inbox.push_out(),
-            Bound::Reject(_) | Bound::DropOldest(_) => inbox.posts += 1,
-        }
-        inbox.entries.push_back(Entry::Post(message));
+        let Ok((dropped, _)) = inbox.make_room(self.bound) else { return Err(PostError::Full(message)) };
+        inbox.add(Entry::Post(message));
         let receiver = inbox.receiver.take();
         drop(inbox);
         receiver.into_iter().for_each(Waker::wake);
@@ -181,13 +175,14 @@ impl<M> Shared<M> {
         ticket: &mut Option<Ticket>,
         waker: &Waker,
     ) -> Option<Result<(), PostError<M>>> {
-        let Bound::Reject(max) = self.bound else { return Some(slot.take().map_or(Ok(()), |m| self.post(m))) };
+        let Bound::Reject(max) = self.bound() else { return Some(slot.take().map_or(Ok(()), |m| self.post(m))) };
         let mut inbox = lock(&self.inbox);
-        let room = max.get().saturating_sub(inbox.posts);
-        let offers = inbox.offers.get_or_insert_default();
+        let is_closed = inbox.is_closed();
+        let rare = inbox.rare();
+        let room = max.get().saturating_sub(rare.posts);
+        let offers = &mut rare.offers;
         let own = ticket.unwrap_or(offers.next);
-        if offers.waiting.range(..own).take(room).count() >= room && !inbox.closed {
-            let offers = inbox.offers.get_or_insert_default();
+        if offers.waiting.range(..own).take(room).count() >= room && !is_closed {
             offers.next = offers.next.max(own + 1);
             *ticket = Some(own);
             let old = offers.waiting.insert(own, keep(waker));
@@ -195,12 +190,12 @@ impl<M> Shared<M> {
             drop(old);
             return None;
         }
-        let old = ticket.take().and_then(|_| inbox.offers.as_mut()?.waiting.remove(&own));
+        let old = ticket.take().and_then(|_| offers.waiting.remove(&own));
         let posted = match slot.take() {
-            Some(message) if inbox.closed => Err(PostError::Closed(message)),
+            Some(message) if is_closed => Err(PostError::Closed(message)),
             Some(message) => {
-                inbox.posts += 1;
-                inbox.entries.push_back(Entry::Post(message));
+                rare.posts += 1;
+                inbox.add(Entry::Post(message));
                 Ok(())
             }
             None => Ok(()),
@@ -216,66 +211,74 @@ impl<M> Shared<M> {
     pub(super) fn leave(&self, ticket: Option<Ticket>) {
         let Some(ticket) = ticket else { return };
         let mut inbox = lock(&self.inbox);
-        let own = inbox.offers.as_mut().and_then(|offers| offers.waiting.remove(&ticket));
-        let woken = self.woken(&mut inbox);
+        let own = inbox.rare().offers.waiting.remove(&ticket);
+        let woken = self.woken(&inbox);
         drop(inbox);
         drop(own);
         wake_all(woken);
     }
 
     /// The operations for which there is room. They keep their places until they have used it.
-    fn woken(&self, inbox: &mut Inbox<M>) -> Vec<Waker> {
-        let (Bound::Reject(max), Some(offers)) = (self.bound, &inbox.offers) else { return Vec::new() };
-        let room = if inbox.closed { usize::MAX } else { max.get().saturating_sub(inbox.posts) };
-        offers.waiting.values().take(room).map(keep).collect()
+    fn woken(&self, inbox: &Inbox<M>) -> Vec<Waker> {
+        let (Bound::Reject(max), Some(rare)) = (self.bound(), &inbox.rare) else { return Vec::new() };
+        let room = if inbox.is_closed() { usize::MAX } else { max.get().saturating_sub(rare.posts) };
+        rare.offers.waiting.values().take(room).map(keep).collect()
     }
 
     /// A post of the receiver's list is received. `rank`: how many older posts are in the list.
+    #[inline(always)]
     pub(super) fn received(&self, rank: impl FnOnce() -> usize) {
-        if self.bound == Bound::Unbounded {
-            return;
+        if !self.bound.is_unbounded() {
+            self.give_up_place(rank);
         }
+    }
+
+    #[inline(never)]
+    fn give_up_place(&self, rank: impl FnOnce() -> usize) {
         let mut inbox = lock(&self.inbox);
-        if inbox.pushed_out > 0 && rank() < inbox.pushed_out {
+        let rare = inbox.rare();
+        if rare.pushed_out > 0 && rank() < rare.pushed_out {
             // It had lost its place since the receiver looked, and was not counted any more.
-            inbox.pushed_out -= 1;
+            rare.pushed_out -= 1;
             return;
         }
-        inbox.posts -= 1;
-        inbox.at_receiver -= 1;
-        let woken = self.woken(&mut inbox);
+        rare.posts -= 1;
+        rare.at_receiver -= 1;
+        let woken = self.woken(&inbox);
         drop(inbox);
         wake_all(woken);
     }
 
     /// How many of the oldest posts in the receiver's list have lost their places since the last call.
     pub(super) fn take_pushed_out(&self) -> usize {
-        match self.bound {
-            Bound::DropOldest(_) => std::mem::take(&mut lock(&self.inbox).pushed_out),
-            Bound::Unbounded | Bound::Reject(_) => 0,
+        if self.bound.is_unbounded() {
+            return 0;
         }
+        lock(&self.inbox).rare.as_mut().map_or(0, |rare| std::mem::take(&mut rare.pushed_out))
     }
 
     /// Moves what has arrived into the receiver's list. `false`: nothing has, and the waker is kept.
     pub(super) fn take_arrived(&self, list: &mut VecDeque<Entry<M>>, waker: Option<&Waker>) -> bool {
         let mut inbox = lock(&self.inbox);
-        if inbox.entries.is_empty() {
+        let Inbox { entries, receiver, rare } = &mut *inbox;
+        let Some(entries) = entries.as_mut().filter(|entries| !entries.is_empty()) else {
             let old = match waker {
-                Some(waker) if inbox.receiver.as_ref().is_some_and(|kept| kept.will_wake(waker)) => None,
-                Some(waker) => inbox.receiver.replace(keep(waker)),
+                Some(waker) if receiver.as_ref().is_some_and(|kept| kept.will_wake(waker)) => None,
+                Some(waker) => receiver.replace(keep(waker)),
                 None => None,
             };
             drop(inbox);
             drop(old);
             return false;
-        }
-        if self.bound != Bound::Unbounded {
-            inbox.at_receiver += inbox.entries.iter().filter(|entry| entry.is_post()).count();
+        };
+        if !self.bound.is_unbounded() {
+            let posts = entries.iter().filter(|entry| entry.is_post()).count();
+            rare.get_or_insert_default().at_receiver += posts;
         }
         if list.is_empty() {
-            std::mem::swap(list, &mut inbox.entries);
+            std::mem::swap(list, entries);
         } else {
-            list.append(&mut inbox.entries);
+            list.append(entries);
         }
         true
     }
@@ -289,11 +292,10 @@ impl<M> Shared<M> {
     /// The mailbox is dropped: from now on sends fail, and the operations that wait for room end.
     pub(super) fn close(&self) {
         let mut inbox = lock(&self.inbox);
-        inbox.closed = true;
-        let woken = self.woken(&mut inbox);
-        let dropped = (std::mem::take(&mut inbox.entries), inbox.receiver.take());
+        let dropped = (inbox.entries.take(), inbox.receiver.take());
+        let woken = self.woken(&inbox);
         #[cfg(feature = "net")]
-        let closing = inbox.exported.as_mut().map(|exported| exported.close());
+        let closing = inbox.exported().map(|exported| exported.close());
         drop(inbox);
         #[cfg(feature = "net")]
         if let Some(closing) = closing {
@@ -308,18 +310,11 @@ impl<M> Shared<M> {
     #[cfg(feature = "net")]
     pub(super) fn deliver_entry(&self, entry: Entry<M>) -> (Option<Entry<M>>, bool) {
         let mut inbox = lock(&self.inbox);
-        if inbox.closed {
+        if inbox.is_closed() {
             return (Some(entry), false);
         }
-        let mut was_full = false;
-        let mut dropped = None;
-        match self.bound {
-            Bound::Unbounded => {}
-            Bound::Reject(max) if inbox.posts >= max.get() => return (Some(entry), true),
-            Bound::DropOldest(max) if inbox.posts >= max.get() => (dropped, was_full) = (inbox.push_out(), true),
-            Bound::Reject(_) | Bound::DropOldest(_) => inbox.posts += 1,
-        }
-        inbox.entries.push_back(entry);
+        let Ok((dropped, was_full)) = inbox.make_room(self.bound) else { return (Some(entry), true) };
+        inbox.add(entry);
         (dropped, was_full)
     }
 
@@ -331,22 +326,21 @@ impl<M> Shared<M> {
     /// The random bits with which other nodes know the mailbox.
     #[cfg(feature = "net")]
     pub(super) fn bits(&self) -> u64 {
-        let mut inbox = lock(&self.inbox);
-        inbox.exported.get_or_insert_with(|| Box::new(Exported::new())).bits
+        lock(&self.inbox).export().bits
     }
 
     /// Those bits, if other nodes may know the mailbox.
     #[cfg(feature = "net")]
     pub(super) fn known_bits(&self) -> Option<u64> {
-        lock(&self.inbox).exported.as_ref().map(|exported| exported.bits)
+        lock(&self.inbox).exported().map(|exported| exported.bits)
     }
 
     /// The mailbox is open to others at this node. If it is closed already, that ends at once.
     #[cfg(feature = "net")]
     pub(super) fn is_open_at(&self, node: OpenAt) {
         let mut inbox = lock(&self.inbox);
-        let is_closed = inbox.closed;
-        let exported = inbox.exported.get_or_insert_with(|| Box::new(Exported::new()));
+        let is_closed = inbox.is_closed();
+        let exported = inbox.export();
         if !exported.nodes.iter().any(|known| known.is(&node)) {
             exported.nodes.push(node);
         }
@@ -362,9 +356,8 @@ impl<M> Shared<M> {
     pub(super) fn when_closed(&self) -> oneshot::Receiver<()> {
         let (ends, ended) = oneshot::channel();
         let mut inbox = lock(&self.inbox);
-        if !inbox.closed {
-            let exported = inbox.exported.get_or_insert_with(|| Box::new(Exported::new()));
-            exported.ends.push(ends);
+        if !inbox.is_closed() {
+            inbox.export().ends.push(ends);
         }
         ended
     }
@@ -372,26 +365,75 @@ impl<M> Shared<M> {
     /// Adds an exit or a down, which is not bounded. Returns what is to be woken.
     fn notice(&self, notice: Box<Notice<M>>) -> Result<Roused, Box<Notice<M>>> {
         let mut inbox = lock(&self.inbox);
-        if inbox.closed {
+        if inbox.is_closed() {
             return Err(notice);
         }
-        inbox.entries.push_back(Entry::Notice(notice));
+        inbox.add(Entry::Notice(notice));
         Ok(Roused::of(inbox.receiver.take()))
     }
 }
 
 impl<M> Inbox<M> {
+    fn is_closed(&self) -> bool {
+        self.entries.is_none()
+    }
+
+    /// Adds an entry to a mailbox that is not closed.
+    fn add(&mut self, entry: Entry<M>) {
+        if let Some(entries) = &mut self.entries {
+            entries.push_back(entry);
+        }
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    /// Counts one more post. Returns what is dropped for it, and whether the mailbox was full; `Err`: it
+    /// rejects the post.
+    #[inline]
+    fn make_room(&mut self, bound: Packed) -> Result<(Option<Entry<M>>, bool), Full> {
+        if bound.is_unbounded() { Ok((None, false)) } else { self.make_room_within(bound.into()) }
+    }
+
+    fn make_room_within(&mut self, bound: Bound) -> Result<(Option<Entry<M>>, bool), Full> {
+        let posts = &mut self.rare().posts;
+        match bound {
+            Bound::Reject(max) if *posts >= max.get() => return Err(Full),
+            Bound::DropOldest(max) if *posts >= max.get() => return Ok((self.push_out(), true)),
+            Bound::Unbounded | Bound::Reject(_) | Bound::DropOldest(_) => *posts += 1,
+        }
+        Ok((None, false))
+    }
+
     /// Makes room for one post: the oldest loses its place. Those in the receiver's list are older.
     fn push_out(&mut self) -> Option<Entry<M>> {
-        if self.at_receiver > 0 {
-            self.at_receiver -= 1;
-            self.pushed_out += 1;
+        let rare = self.rare();
+        if rare.at_receiver > 0 {
+            rare.at_receiver -= 1;
+            rare.pushed_out += 1;
             return None;
         }
-        let oldest = self.entries.iter().position(Entry::is_post)?;
-        self.entries.remove(oldest)
+        let entries = self.entries.as_mut()?;
+        let oldest = entries.iter().position(Entry::is_post)?;
+        entries.remove(oldest)
+    }
+
+    /// How other nodes know the mailbox, if they may.
+    #[cfg(feature = "net")]
+    fn exported(&mut self) -> Option<&mut Exported> {
+        self.rare.as_mut()?.exported.as_mut()
+    }
+
+    /// How other nodes know the mailbox, from now on.
+    #[cfg(feature = "net")]
+    fn export(&mut self) -> &mut Exported {
+        self.rare().exported.get_or_insert_with(Exported::new)
     }
 }
+
+/// A mailbox has no room for a post.
+struct Full;
 
 /// A mailbox as monitors and links know it.
 pub(crate) struct Notices<M>(pub(super) Arc<Shared<M>>);

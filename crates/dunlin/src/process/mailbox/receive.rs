@@ -15,7 +15,7 @@ use dunlin_core::{Branch, Operation};
 use super::super::core::Core;
 use super::super::exit::Exit;
 use super::super::link::OutsideProcess;
-use super::super::pid::Pid;
+use super::super::pid::NearPid;
 use super::address::Address;
 use super::error::MailboxError;
 use super::queue::{Entry, ExitsInto, Notices, Shared};
@@ -36,7 +36,7 @@ pub struct Mailbox<M> {
     /// Where a receive begins.
     mark: usize,
     /// The process that it belongs to, or the code outside of every process.
-    owner: Option<Pid>,
+    owner: Option<NearPid>,
 }
 
 impl<M> Mailbox<M> {
@@ -196,15 +196,15 @@ impl<M> Mailbox<M> {
 
     /// The mailbox belongs to the process that runs now, or to no process that lives.
     fn own(&mut self) -> Result<(), MailboxError> {
-        if self.owner.is_some_and(Pid::is_current) {
+        if self.owner.is_some_and(NearPid::is_current) {
             return Ok(());
         }
-        let by = Pid::current().unwrap_or_else(|| Pid::nowhere(waits::Pid::OUTSIDE));
+        let by = NearPid::current();
         match self.owner {
             Some(owner) if owner == by => Ok(()),
             // The code outside of every process does not end.
-            Some(owner) if owner == waits::Pid::OUTSIDE || owner.is_alive() => {
-                Err(MailboxError::NotOwner { owner: owner.into(), by: by.into() })
+            Some(owner) if owner.in_records() == waits::Pid::OUTSIDE || owner.pid().is_alive() => {
+                Err(MailboxError::NotOwner { owner: owner.in_records(), by: by.in_records() })
             }
             _ => {
                 self.owner = Some(by);
@@ -248,6 +248,7 @@ impl<M> Mailbox<M> {
         self.shared.received(|| list.iter().take(index).filter(|e| e.is_post()).count());
     }
 
+    #[inline(always)]
     fn remove(&mut self, index: usize) -> Option<Entry<M>> {
         if index < self.mark {
             self.mark -= 1;
