@@ -63,8 +63,10 @@ pub(super) enum Effect<W> {
     Nothing,
     /// The number of the new link.
     Accepted(LinkId),
-    /// The number of the link that has ended.
-    Unlinked(LinkId),
+    /// The number of the link that has ended, and exits of it that had arrived.
+    Unlinked(LinkId, Vec<Exit>),
+    /// The exit has no effect. A value in it is a user's, so it is not dropped here.
+    Dropped(Exit),
     /// The process has already ended, with this exit.
     Ended(Exit),
     /// The monitored process has already ended, with this exit.
@@ -93,6 +95,8 @@ pub(super) struct End<W> {
     /// The sources of links to it.
     pub(super) sources: Vec<Entry>,
     pub(super) watchers: Vec<(WatchId, W)>,
+    /// What had come to end it, and did not.
+    pub(super) unused: Option<Box<Fatal>>,
 }
 
 /// The links, monitors and pending exits of a process.
@@ -109,8 +113,8 @@ pub(super) struct State<W> {
 }
 
 /// What has come to end a process, and it has not looked at.
-#[derive(Default)]
-struct Fatal {
+#[derive(Debug, Default)]
+pub(super) struct Fatal {
     exits: Vec<(Exit, Option<Link>)>,
     killed_by: Option<Pid>,
     leaving: Option<Exit>,
@@ -129,6 +133,7 @@ impl<W> State<W> {
                 Signal::Watch { watcher } => Effect::WatchedEnd((**exit).clone(), watcher),
                 Signal::Link { .. } | Signal::Accept { .. } => Effect::Ended((**exit).clone()),
                 Signal::Look { .. } => Effect::Counts(false),
+                Signal::Exit { exit, .. } | Signal::Leave { exit } | Signal::End { exit } => Effect::Dropped(exit),
                 _ => Effect::Nothing,
             };
         }
@@ -148,8 +153,9 @@ impl<W> State<W> {
             Signal::Unlink { source } => match self.links.remove(Side::Source, source) {
                 Some(id) => {
                     let ended = Some(Link { source, id });
-                    self.fatal.iter_mut().for_each(|fatal| fatal.exits.retain(|(_, link)| *link != ended));
-                    Effect::Unlinked(id)
+                    let fatal = self.fatal.iter_mut();
+                    let exits = fatal.flat_map(|fatal| fatal.exits.extract_if(.., |(_, link)| *link == ended));
+                    Effect::Unlinked(id, exits.map(|(exit, _)| exit).collect())
                 }
                 None => Effect::Nothing,
             },
@@ -172,7 +178,11 @@ impl<W> State<W> {
                 Effect::Rouse
             }
             Signal::Leave { exit } => {
-                self.fatal.get_or_insert_default().leaving.get_or_insert(exit);
+                let leaving = &mut self.fatal.get_or_insert_default().leaving;
+                if leaving.is_some() {
+                    return Effect::Dropped(exit);
+                }
+                *leaving = Some(exit);
                 Effect::Rouse
             }
             Signal::Receive { exits } => {
@@ -191,16 +201,15 @@ impl<W> State<W> {
             Signal::Poll { own } => self.must_end(own).map_or(Effect::Nothing, Effect::Dies),
             Signal::End { exit } => {
                 self.ended = Some(Box::new(exit));
-                self.fatal = None;
                 let (targets, sources) = self.links.take();
-                Effect::Report(End { targets, sources, watchers: self.watchers.take() })
+                Effect::Report(End { targets, sources, watchers: self.watchers.take(), unused: self.fatal.take() })
             }
         }
     }
 
     fn exit(&mut self, exit: Exit, link: Option<Link>) -> Effect<W> {
         if link.is_some_and(|link| !self.counts(link)) {
-            return Effect::Nothing;
+            return Effect::Dropped(exit);
         }
         if self.receives {
             // The link counts until the exit is received, so an unlink until then still has its effect.
@@ -210,7 +219,7 @@ impl<W> State<W> {
             if let Some(link) = link {
                 self.links.remove(Side::Source, link.source);
             }
-            return Effect::Nothing;
+            return Effect::Dropped(exit);
         }
         self.fatal.get_or_insert_default().exits.push((exit, link));
         Effect::Rouse
@@ -285,7 +294,7 @@ mod tests {
         let mut state = state();
         let link = accept(&mut state, 2);
         let normal = Exit::new(pid(2), None, ExitReason::Normal);
-        assert!(matches!(state.apply(Signal::Exit { exit: normal, link: Some(link) }), Effect::Nothing));
+        assert!(matches!(state.apply(Signal::Exit { exit: normal, link: Some(link) }), Effect::Dropped(_)));
         assert_eq!(must_end(&mut state), None);
         assert_ne!(accept(&mut state, 2).id, link.id);
     }
@@ -296,11 +305,12 @@ mod tests {
         let link = accept(&mut state, 2);
         // The exit has arrived, and the process has not been polled.
         state.apply(Signal::Exit { exit: failed(2), link: Some(link) });
-        assert!(matches!(state.apply(Signal::Unlink { source: pid(2) }), Effect::Unlinked(id) if id == link.id));
+        let Effect::Unlinked(id, exits) = state.apply(Signal::Unlink { source: pid(2) }) else { unreachable!() };
+        assert_eq!((id, exits), (link.id, vec![failed(2)]));
         assert_eq!(must_end(&mut state), None);
         // The exit arrives late; meanwhile there is another link.
         let next = accept(&mut state, 2);
-        assert!(matches!(state.apply(Signal::Exit { exit: failed(2), link: Some(link) }), Effect::Nothing));
+        assert!(matches!(state.apply(Signal::Exit { exit: failed(2), link: Some(link) }), Effect::Dropped(_)));
         assert_eq!(must_end(&mut state), None);
         state.apply(Signal::Exit { exit: failed(2), link: Some(next) });
         assert_eq!(must_end(&mut state), Some(failed(2)));
@@ -362,6 +372,6 @@ mod tests {
         // A late one gets the exit at once.
         let late = state.apply(Signal::Watch { watcher: "late" });
         assert!(matches!(late, Effect::WatchedEnd(exit, "late") if exit == failed(1)));
-        assert!(matches!(state.apply(Signal::End { exit: failed(1) }), Effect::Nothing));
+        assert!(matches!(state.apply(Signal::End { exit: failed(1) }), Effect::Dropped(_)));
     }
 }

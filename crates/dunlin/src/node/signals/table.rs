@@ -69,8 +69,8 @@ pub(crate) trait Processes: Sync {
     /// Links `target`.
     fn link(&self, via: u64, source: Where, target: Here) -> Linking;
 
-    /// Ends that link. `Some`: the target has had it, under this number.
-    fn unlink(&self, via: u64, source: Where, target: Here) -> Option<u64>;
+    /// Ends that link. `Some`: the target has had it, under this number, and its source is at another node.
+    fn unlink(&self, via: u64, source: Where, target: Here) -> (Option<u64>, Later);
 
     /// `held` is dropped when the exit has been received.
     fn exit(&self, via: u64, to: Here, from: Where, ended: Ended, held: Arc<dyn Send + Sync>) -> Later;

@@ -44,15 +44,16 @@ impl Processes for Local {
         }
     }
 
-    fn unlink(&self, via: u64, source: Where, target: Here) -> Option<u64> {
-        let (source, target) = (pid(via, source), Core::of(local(target))?);
+    fn unlink(&self, via: u64, source: Where, target: Here) -> (Option<u64>, Later) {
+        let (source, Some(target)) = (pid(via, source), Core::of(local(target))) else { return (None, None) };
         if !source.is_far() {
-            target.unlink_from(source);
-            return None;
+            let exits = target.unlink_from(source).into_iter().map(Roused::dropped);
+            return (None, exits.fold(Roused::Nothing, Roused::and).later());
         }
+        // (An exit from another node has no value of a user's in it.)
         match target.apply(Signal::Unlink { source }) {
-            Effect::Unlinked(id) => Some(id),
-            _ => None,
+            Effect::Unlinked(id, _) => (Some(id), None),
+            _ => (None, None),
         }
     }
 
