@@ -355,7 +355,11 @@ impl Driver {
             true => Where::Here(state.permitted(now, by, source)?),
             false => Where::There(source),
         };
-        let (id, told) = match processes.link(self.number, from, target) {
+        let Some(held) = state.signals.room_for_link(state.machine.source_of(by)) else {
+            state.machine.link_refused(now, by, target.number);
+            return None;
+        };
+        let (id, told) = match processes.link(self.number, from, target, held) {
             Linking::Watch(id, told) => (id, told),
             Linking::Done(later) => return later,
         };
