@@ -50,6 +50,16 @@ pub(crate) struct Watch {
     pub(crate) number: u64,
     pub(crate) is_told: bool,
     pub(crate) has_ended: bool,
+    /// If it is for a link: the numbers of the source and of the target, a process here.
+    pub(crate) link: Option<(u64, u64)>,
+    /// In which event an unlink has ended it.
+    pub(crate) unlinked_in: Option<u64>,
+}
+
+impl Watch {
+    pub(crate) fn new(proc: usize, node: usize, number: u64, link: Option<(u64, u64)>) -> Self {
+        Self { proc, node, number, is_told: false, has_ended: false, link, unlinked_in: None }
+    }
 }
 
 #[derive(Debug, Default)]

@@ -245,7 +245,12 @@ impl Machine {
                         endpoint.act(Action::signal(SignalHears::Down(node, watch, lost)));
                     }
                 }
-                true => endpoint.act(Action::signal(SignalHears::Down(node, watch, Box::new(exit)))),
+                true => {
+                    if planted!(DownTwice) {
+                        endpoint.act(Action::signal(SignalHears::Down(node, watch, Box::new(exit.clone()))));
+                    }
+                    endpoint.act(Action::signal(SignalHears::Down(node, watch, Box::new(exit))));
+                }
                 // The watch has ended here meanwhile.
                 false => endpoint.hears_nothing(now, node),
             },
