@@ -296,13 +296,49 @@ fn posts_to_no_mailbox_are_bounded() {
     });
 }
 
+/// How many messages are posted to a mailbox that never receives: `DUNLIN_POSTS`.
+fn posts_max(usual: u64) -> u64 {
+    std::env::var("DUNLIN_POSTS").map_or(usual, |number| number.parse().unwrap())
+}
+
+/// The same by the program of an honest node: what does not fit comes back, and is no more than an error.
+#[test]
+fn a_program_that_posts_without_end_gets_its_messages_back() {
+    const EACH: u64 = 1000;
+    let posts = posts_max(100_000);
+    run_alone(async {
+        let (node, friend) = (node("full").await, node("full").await);
+        let mut deaf = node.mailbox::<Vec<u8>>("deaf").await.unwrap();
+        let mut other = node.mailbox::<u64>("other").await.unwrap();
+        let to_deaf = friend.address::<Vec<u8>>("deaf").await.unwrap();
+        let to_other = friend.address::<u64>("other").await.unwrap();
+        let before = HEAP.0.forget_peak();
+        let (mut kept, mut full) = (0_u64, 0_u64);
+        for round in 0..posts / EACH {
+            for _ in 0..EACH {
+                match to_deaf.send(vec![7; 128]) {
+                    Ok(()) => kept += 1,
+                    Err(PostError::Full(message)) if message == [7; 128] => full += 1,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            to_other.offer(round).within(PATIENCE).await.unwrap();
+            assert_eq!(other.recv().within(PATIENCE).await, Ok(round));
+        }
+        let growth = HEAP.0.peak().saturating_sub(before);
+        println!("{kept} messages were sent, {full} came back, for {growth} bytes");
+        assert_eq!((kept + full, deaf.len() as u64), (posts / EACH * EACH, kept));
+        assert!(kept <= 512 && growth < 4 * MB, "{kept} messages, {growth} bytes");
+        friend.leave().await.unwrap();
+        node.leave().await.unwrap();
+    });
+}
+
 /// A mailbox that is never received from, with and without a bound, and a peer that posts all that it may,
 /// and asks for more: little is kept, and another mailbox of the connection gets its messages meanwhile.
-///
-/// `DUNLIN_POSTS=10000000` posts that many.
 #[test]
 fn endless_posts_to_a_mailbox_that_never_receives_are_bounded() {
-    let posts_max = std::env::var("DUNLIN_POSTS").map_or(20_000, |number| number.parse().unwrap());
+    let posts_max = posts_max(20_000);
     run_alone(async {
         for (at, bound) in [Bound::Unbounded, Bound::reject(3), Bound::drop_oldest(3)].into_iter().enumerate() {
             let node = node(&format!("endless{at}")).await;
