@@ -1,6 +1,6 @@
-//! Peers that misuse signals: monitors and links without number, and links, exits, kills and ends for processes
-//! that are none of the node's, or none at all. What the node keeps is bounded, its processes live on, and
-//! honest nodes are served.
+//! Peers that misuse signals: monitors and links without number, and links, exits, kills and ends for
+//! processes that are none of the node's, or none at all. What the node keeps is bounded, its processes live
+//! on, and honest nodes are served.
 
 #[path = "support/ended.rs"]
 mod ended;
@@ -65,8 +65,8 @@ async fn answer(peer: &mut Peer, watch: u64) -> Reason {
     }
 }
 
-/// How many signals an attack sends, a few more than are kept. `DUNLIN_SIGNALS=1000000` sends that many; those
-/// that have no effect are read slowly, a thousand a second.
+/// How many signals an attack sends, a few more than are kept. `DUNLIN_SIGNALS=1000000` sends that many;
+/// those that have no effect are read slowly, a thousand a second.
 fn signals() -> u64 {
     std::env::var("DUNLIN_SIGNALS").map_or(68_000, |number| number.parse().unwrap())
 }

@@ -65,8 +65,8 @@ async fn one_round() {
     .await;
 }
 
-/// Two processes that have ended with such payloads, and been forgotten. Their exits have arrived at a third one,
-/// which has not been polled since.
+/// Two processes that have ended with such payloads, and been forgotten. Their exits have arrived at a third
+/// one, which has not been polled since.
 async fn ending_twice<P: Send + Sync + 'static>(payload: impl Fn(Pid) -> P) -> (Process<()>, [Pid; 2]) {
     let target = idle();
     settle().await;
