@@ -13,7 +13,12 @@
 //! call ends, with an answer or a typed error; that a shard applies no request twice; and that it applies none
 //! that a call has reported as not taken.
 //!
-//! Run it: `cargo run --release --example store [seconds [seed]]`
+//! Run it: `cargo run --release --example store [seconds [seed]]`. The gate runs it for 5 s. A run of 60 s has to
+//! kill at least 200 of them:
+//!
+//! ```text
+//! cargo run --release --example store 60
+//! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -30,6 +35,10 @@ const SHARDS: usize = 3;
 
 /// How many clients each shard has.
 const CLIENTS: usize = 4;
+
+/// How many have to be killed in [`LONG`].
+const KILLED_MIN: u64 = 200;
+const LONG: Duration = Duration::from_secs(60);
 
 /// How long a call may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -167,6 +176,7 @@ fn child(node: &Node, table: &Table, index: usize) -> Child {
 /// How the calls of one generation of a shard have ended.
 #[derive(Default)]
 struct Calls {
+    begun: u64,
     /// The places of the requests that were answered.
     places: Vec<u64>,
     not_taken: u64,
@@ -190,6 +200,7 @@ async fn load(table: Table, shard: usize, client: u64, stop: Arc<AtomicBool>) ->
         };
         id += 1;
         let request = Add { id, key: format!("key-{}", id % 10), number: 1 };
+        log.entry(generation).or_default().begun += 1;
         let ended = caller.call(request).within(PATIENCE).await;
         let calls = log.entry(generation).or_default();
         let is_gone = ended.is_err();
@@ -263,6 +274,7 @@ async fn run(time: Duration, seed: u64) -> Result {
     for client in clients {
         for (generation, calls) in client.await? {
             let all = log.entry(generation).or_default();
+            all.begun += calls.begun;
             all.places.extend(calls.places);
             all.not_taken += calls.not_taken;
             all.undecided += calls.undecided;
@@ -275,6 +287,9 @@ async fn run(time: Duration, seed: u64) -> Result {
     tree.await?.map_err(Error::other)?;
     let Killed { shards, supervisors, nodes } = killed;
     println!("killed: {shards} shards, {supervisors} supervisors, {nodes} nodes");
+    if time >= LONG && shards + supervisors + nodes < KILLED_MIN {
+        return Err(Error::other(format!("fewer than {KILLED_MIN} were killed")));
+    }
     check(log, living)?;
     programs.into_iter().try_for_each(Running::close)?;
     leave(node).await
@@ -333,10 +348,12 @@ fn check(log: Log, living: usize) -> Result {
         let highest = calls.places.last().copied().unwrap_or(0);
         let is_doubled = calls.twice > 0 || calls.places.windows(2).any(|two| two[0] == two[1]);
         // Those before the highest place were answered, or nobody knows.
-        if is_doubled || highest > answers + calls.undecided {
+        let ended = answers + calls.not_taken + calls.undecided + calls.twice;
+        if is_doubled || highest > answers + calls.undecided || ended != calls.begun {
             return Err(Error::other(format!(
-                "{generation} has applied {highest} requests: {answers} were answered, {} are undecided, {} came twice",
-                calls.undecided, calls.twice
+                "{generation} has applied {highest} requests of {}: {answers} were answered, {} were not taken, {} are \
+                 undecided, {} came twice",
+                calls.begun, calls.not_taken, calls.undecided, calls.twice
             )));
         }
         answered += answers;
