@@ -149,11 +149,16 @@ impl World {
                 return;
             }
         }
-        for (proc, before) in alive.into_iter().zip(held) {
-            let (me, now) = (self.procs[proc].node, self.held(proc));
-            if now != before {
-                self.broke(format!("at rest n{me} keeps {now} bytes for others, and {before} before its messages"));
+        // (Over a relay, a message of a call that was given up may still be on its way.)
+        let until = self.now + patience;
+        let keeps = |world: &Self| alive.iter().zip(&held).position(|(proc, before)| world.held(*proc) != *before);
+        while let Some(at) = keeps(self) {
+            if self.now >= until || self.broken.is_some() {
+                let (me, now, before) = (nodes[at], self.held(alive[at]), held[at]);
+                let what = format!("at rest n{me} keeps {now} bytes for others, and {before} before its messages");
+                return self.broke(what);
             }
+            self.run_until(self.now + 10_000);
         }
     }
 
