@@ -296,16 +296,12 @@ fn posts_to_no_mailbox_are_bounded() {
     });
 }
 
-/// How many messages are posted to a mailbox that never receives: `DUNLIN_POSTS`.
-fn posts_max(usual: u64) -> u64 {
-    std::env::var("DUNLIN_POSTS").map_or(usual, |number| number.parse().unwrap())
-}
-
-/// The same by the program of an honest node: what does not fit comes back, and is no more than an error.
+/// The program of an honest node posts to a mailbox that never receives: what does not fit comes back, and is
+/// no more than an error. `DUNLIN_POSTS` is how often.
 #[test]
 fn a_program_that_posts_without_end_gets_its_messages_back() {
     const EACH: u64 = 1000;
-    let posts = posts_max(100_000);
+    let posts: u64 = std::env::var("DUNLIN_POSTS").map_or(100_000, |number| number.parse().unwrap());
     run_alone(async {
         let (node, friend) = (node("full").await, node("full").await);
         let mut deaf = node.mailbox::<Vec<u8>>("deaf").await.unwrap();
@@ -338,7 +334,8 @@ fn a_program_that_posts_without_end_gets_its_messages_back() {
 /// and asks for more: little is kept, and another mailbox of the connection gets its messages meanwhile.
 #[test]
 fn endless_posts_to_a_mailbox_that_never_receives_are_bounded() {
-    let posts_max = posts_max(20_000);
+    // (Each takes a round trip, for its room.)
+    const POSTS: u64 = 20_000;
     run_alone(async {
         for (at, bound) in [Bound::Unbounded, Bound::reject(3), Bound::drop_oldest(3)].into_iter().enumerate() {
             let node = node(&format!("endless{at}")).await;
@@ -350,7 +347,7 @@ fn endless_posts_to_a_mailbox_that_never_receives_are_bounded() {
             let (mut posts, mut bytes, mut sent, mut seen, mut idle) = (16_u64, limits::POST_ROOM, 0_u64, 0, 0);
             let (mut posts_to_other, mut others, mut rounds) = (16_u64, 0_u64, 0);
             // (A mailbox without a bound drops nothing, and gives no room.)
-            while sent < posts_max && idle < 10 {
+            while sent < POSTS && idle < 10 {
                 let count = posts.min(bytes / 256);
                 peer.say(&vec![post(id, vec![7; 128]); count as usize]).await.unwrap();
                 (sent, posts, bytes) = (sent + count, posts - count, bytes - 256 * count);
@@ -380,7 +377,7 @@ fn endless_posts_to_a_mailbox_that_never_receives_are_bounded() {
             println!("{bound:?}: {sent} messages were sent, {kept} are kept, for {growth} bytes; {others} to another");
             assert!(growth < 4 * MB, "{growth} bytes");
             assert!(deaf.len() <= 512, "{}", deaf.len());
-            assert!(others > 0 && (bound == Bound::Unbounded || sent >= posts_max), "{sent} messages were sent");
+            assert!(others > 0 && (bound == Bound::Unbounded || sent >= POSTS), "{sent} messages were sent");
             serves_an_honest_node(&node, &format!("endless{at}")).await;
             drop(peer);
             node.leave().await.unwrap();

@@ -7,7 +7,7 @@ mod ended;
 #[path = "support/given.rs"]
 mod given;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dunlin::node::{Limit, NodeEvent};
 use dunlin::prelude::*;
@@ -65,17 +65,18 @@ async fn answer(peer: &mut Peer, watch: u64) -> Reason {
     }
 }
 
-/// How many signals an attack sends, a few more than are kept. `DUNLIN_SIGNALS=1000000` sends that many;
-/// those that have no effect are read slowly, a thousand a second.
+/// How many signals an attack sends, a few more than are kept. `DUNLIN_SIGNALS=1000000` tries that many:
+/// those that have no effect are read slowly, a thousand a second, so links do not get that far.
 fn signals() -> u64 {
     std::env::var("DUNLIN_SIGNALS").map_or(68_000, |number| number.parse().unwrap())
 }
 
-/// Sends them all, and reads what comes; ends early with the connection. Returns how many were sent.
+/// Sends them all, and reads what comes; ends early with the connection, or after 20 s. Returns how many it
+/// has sent.
 async fn flood(peer: &mut Peer, frame: impl Fn(u64) -> Frame) -> u64 {
     const EACH: u64 = 1000;
-    let mut sent = 0;
-    while sent < signals() {
+    let (began, mut sent) = (Instant::now(), 0);
+    while sent < signals() && began.elapsed() < Duration::from_secs(20) {
         let frames: Vec<_> = (sent..sent + EACH).map(&frame).collect();
         if peer.say(&frames).await.is_err() {
             break;

@@ -100,8 +100,8 @@ pub(crate) enum Unshown {
 /// The texts of long numbers.
 pub(crate) type Texts = HashMap<Word, String>;
 
-/// A value of the heap, in a time that does not depend on the lengths of its numbers: `texts` has those of long
-/// ones.
+/// A value of the heap, in a time that does not depend on the lengths of its numbers: `texts` has those of
+/// long ones.
 ///
 /// # Errors
 /// The text is longer than `most` bytes, or needs more of `texts`.

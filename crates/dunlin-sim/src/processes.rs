@@ -1,9 +1,9 @@
 //! Processes and mailboxes of the nodes: what they send each other, and its laws.
 //!
 //! Each node has a few processes, with a mailbox each. They post, call (`calls.rs`), watch, link, kill, send
-//! exits, and end; no process begins later. A node that is asked for a link watches the source. What one node
-//! sends to another has a number, its *tag*. A message has it in its bytes, an exit in its text, and a link or
-//! a kill in the bits of the process that sends it.
+//! exits, and end; no process begins later. A node that is asked for a link watches the source. What one
+//! node sends to another has a number, its *tag*. A message has it in its bytes, an exit in its text, and a
+//! link or a kill in the bits of the process that sends it.
 //!
 //! The laws:
 //! - what one node sends to another arrives once and in the order sent, without a gap, as long as the life
