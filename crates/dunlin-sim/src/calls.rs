@@ -13,53 +13,12 @@ use bytes::Bytes;
 use dunlin_proto::Replied;
 use dunlin_proto::id::{ChannelId, Contact};
 
-use crate::processes::ITEM;
-use crate::random::Random;
+use crate::process::{Call, ITEM, Place};
 use crate::view::Standing;
 use crate::world::{Event, World, node_id};
 
 /// The channels of all calls have numbers from here on.
 const FIRST: u128 = 0xca11 << 64;
-
-/// A call.
-#[derive(Debug)]
-struct Call {
-    /// The caller's process of the simulation, and the node that is called.
-    proc: usize,
-    node: usize,
-    /// Of the node that is called: its next life drops the message.
-    incarnation: u64,
-    /// The caller waits no more: it was told, or has given up.
-    is_over: bool,
-    /// What the node that is called has done with the place.
-    place: Place,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// It has not arrived, or nothing was done.
-    Open,
-    /// There was no room for it, or the life of its connection was over.
-    Refused,
-    Replied,
-    Dropped,
-}
-
-/// All calls.
-#[derive(Debug)]
-pub(crate) struct Calls {
-    random: Random,
-    calls: Vec<Call>,
-    /// By the tags of their messages.
-    of_items: std::collections::BTreeMap<u64, usize>,
-}
-
-impl Calls {
-    pub(crate) fn new(seed: u64) -> Self {
-        let random = Random::new(seed.rotate_left(29) ^ 0xca11);
-        Self { random, calls: Vec::new(), of_items: Default::default() }
-    }
-}
 
 fn channel(call: usize) -> ChannelId {
     ChannelId(FIRST + call as u128)

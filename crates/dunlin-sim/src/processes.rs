@@ -19,12 +19,9 @@ use dunlin_proto::id::{Contact, Incarnation, Life, MailboxId, NodeId, ProcessId}
 use dunlin_proto::wire::{Exit, Reason};
 use dunlin_proto::{NotPosted, PostHears, SignalHears};
 
-use crate::process::{PROCESSES, Sent, Watch};
+use crate::process::{ITEM, PROCESSES, Sent, Watch};
 use crate::view::Standing;
 use crate::world::{Event, World, node_id, node_index};
-
-/// About how many bytes an item takes without a message: a signal, and the frames that it causes.
-pub(crate) const ITEM: usize = 150;
 
 /// How many messages each node sends to one mailbox of each other node at rest: more than it has room for at
 /// once.

@@ -10,11 +10,10 @@ use dunlin_proto::identity::StandIn;
 use dunlin_proto::time::Time;
 use dunlin_proto::{Action, Machine};
 
-use crate::calls::Calls;
 use crate::coverage::Coverage;
 use crate::line::{Cargo, Line};
 use crate::plan::{Kind, Plan};
-use crate::process::Processes;
+use crate::process::{Calls, Processes};
 use crate::program::{Channel, Choice, Offer, Sender};
 use crate::random::Random;
 use crate::socket::{Mute, Socket, end_of};
