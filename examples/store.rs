@@ -9,13 +9,19 @@
 //!  clients ───────────────────── calls ────────────────────┘
 //! ```
 //!
-//! A shard that dies loses what it had stored: its successor is a new generation. The example checks that each
-//! call ends, with an answer or a typed error; that a shard applies no request twice; and that it applies none
-//! that a call has reported as not taken.
+//! A shard that dies loses what it had stored: its successor is a new generation. Each shard posts the requests
+//! that it applies to a ledger, which outlives it. The example checks that each call ends, with an answer or a
+//! typed error; that no request is applied twice, be it by two generations; and that none is applied that a call
+//! has reported as not taken.
 //!
-//! Run it: `cargo run --release --example store [seconds [seed]]`
+//! Run it: `cargo run --release --example store [seconds [seed]]`. The gate runs it for 5 s. A run of 60 s has to
+//! kill at least 200 of them:
+//!
+//! ```text
+//! cargo run --release --example store 60
+//! ```
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child as Program, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,12 +30,17 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use dunlin::node::{NameError, NodeError};
 use dunlin::prelude::*;
 use dunlin::supervisor::Child;
+use dunlin::{Address, Mailbox, mailbox};
 use serde::{Deserialize, Serialize};
 
 const SHARDS: usize = 3;
 
 /// How many clients each shard has.
 const CLIENTS: usize = 4;
+
+/// How many have to be killed in [`LONG`].
+const KILLED_MIN: u64 = 200;
+const LONG: Duration = Duration::from_secs(60);
 
 /// How long a call may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -54,14 +65,19 @@ enum Answer {
 /// How a shard is reached: its process, which is also its generation, and a client's end.
 type Announced = (Pid, Caller<Add, Answer>);
 
+/// The ids of the requests that were applied. `None`: no more follow.
+type Ledger = Address<Option<u64>>;
+
 #[dunlin::remote]
-async fn shard(mut announce: Sender<Announced>) -> Result<(), String> {
+async fn shard(mut announce: Sender<Announced>, ledger: Ledger) -> Result<(), String> {
     let (caller, mut calls) = call();
     let own = Pid::current().ok_or("a shard is a process")?;
     announce.send((own, caller)).await.map_err(|error| error.to_string())?;
     let (mut stored, mut applied) = (BTreeMap::<String, u64>::new(), BTreeSet::new());
     loop {
         let (request, reply) = calls.accept().await.map_err(|error| error.to_string())?.split();
+        // Before the answer: the shard may be killed between the two.
+        ledger.offer(Some(request.id)).await.map_err(|error| error.to_string())?;
         let answer = if applied.insert(request.id) {
             let sum = stored.entry(request.key).or_default();
             *sum += request.number;
@@ -149,8 +165,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// A child that runs this shard at its node.
-fn child(node: &Node, table: &Table, index: usize) -> Child {
-    let table = table.clone();
+fn child(node: &Node, table: &Table, ledger: &Ledger, index: usize) -> Child {
+    let (table, ledger) = (table.clone(), ledger.clone());
     Child::remote(&offer(index), node, &offer(index), move || {
         let (announce, mut announced) = channel();
         let table = table.clone();
@@ -160,16 +176,17 @@ fn child(node: &Node, table: &Table, index: usize) -> Child {
                 locked(&table)[index] = Some((pid, Caller::share(caller)));
             }
         });
-        shard(announce)
+        shard(announce, ledger.clone())
     })
 }
 
 /// How the calls of one generation of a shard have ended.
 #[derive(Default)]
 struct Calls {
+    begun: u64,
     /// The places of the requests that were answered.
     places: Vec<u64>,
-    not_taken: u64,
+    not_taken: Vec<u64>,
     /// Nobody knows whether these were applied.
     undecided: u64,
     twice: u64,
@@ -190,13 +207,14 @@ async fn load(table: Table, shard: usize, client: u64, stop: Arc<AtomicBool>) ->
         };
         id += 1;
         let request = Add { id, key: format!("key-{}", id % 10), number: 1 };
+        log.entry(generation).or_default().begun += 1;
         let ended = caller.call(request).within(PATIENCE).await;
         let calls = log.entry(generation).or_default();
         let is_gone = ended.is_err();
         match ended {
             Ok(Answer::Added { place, .. }) => calls.places.push(place),
             Ok(Answer::Twice) => calls.twice += 1,
-            Err(CallError::NotTaken { .. }) => calls.not_taken += 1,
+            Err(CallError::NotTaken { .. }) => calls.not_taken.push(id),
             Err(CallError::NoReply(_) | CallError::Unknown { .. }) => calls.undecided += 1,
         }
         if is_gone {
@@ -244,8 +262,11 @@ async fn run(time: Duration, seed: u64) -> Result {
     // Without a limit: it is about the restarts.
     let (most, each) = (u32::MAX, Duration::from_secs(1));
     let (inner_node, inner_table) = (node.clone(), table.clone());
+    let (ledger, entries) = mailbox();
+    let inner_ledger = ledger.clone();
+    let kept = spawn(keep(entries));
     let stores = (0..SHARDS).fold(Supervisor::one_for_one().limit(most, each), move |supervisor, index| {
-        supervisor.with(child(&inner_node, &inner_table, index))
+        supervisor.with(child(&inner_node, &inner_table, &inner_ledger, index))
     });
     let tree =
         Supervisor::one_for_one().limit(most, each).with(Child::supervisor("stores", stores).permanent()).spawn();
@@ -263,8 +284,9 @@ async fn run(time: Duration, seed: u64) -> Result {
     for client in clients {
         for (generation, calls) in client.await? {
             let all = log.entry(generation).or_default();
+            all.begun += calls.begun;
             all.places.extend(calls.places);
-            all.not_taken += calls.not_taken;
+            all.not_taken.extend(calls.not_taken);
             all.undecided += calls.undecided;
             all.twice += calls.twice;
         }
@@ -275,9 +297,28 @@ async fn run(time: Duration, seed: u64) -> Result {
     tree.await?.map_err(Error::other)?;
     let Killed { shards, supervisors, nodes } = killed;
     println!("killed: {shards} shards, {supervisors} supervisors, {nodes} nodes");
-    check(log, living)?;
+    if time >= LONG && shards + supervisors + nodes < KILLED_MIN {
+        return Err(Error::other(format!("fewer than {KILLED_MIN} were killed")));
+    }
+    ledger.send(None).map_err(|_| Error::other("the ledger is closed"))?;
+    let (applied, twice) = kept.await?;
+    if let Some(id) = twice {
+        return Err(Error::other(format!("request {id} was applied twice")));
+    }
+    check(log, &applied, living)?;
     programs.into_iter().try_for_each(Running::close)?;
     leave(node).await
+}
+
+/// Keeps the ledger. Returns it, and a request that is in it twice.
+async fn keep(mut entries: Mailbox<Option<u64>>) -> (HashSet<u64>, Option<u64>) {
+    let (mut applied, mut twice) = (HashSet::new(), None);
+    while let Ok(Some(id)) = entries.recv().await {
+        if !applied.insert(id) {
+            twice = Some(id);
+        }
+    }
+    (applied, twice)
 }
 
 async fn leave(node: Node) -> Result {
@@ -325,7 +366,7 @@ async fn kill_at_random(
 }
 
 /// Checks that all shards run, and that none has applied a request twice, or one that was not taken.
-fn check(log: Log, living: usize) -> Result {
+fn check(log: Log, applied: &HashSet<u64>, living: usize) -> Result {
     let (mut answered, mut not_taken, mut undecided, generations) = (0, 0, 0, log.len());
     for (generation, mut calls) in log {
         calls.places.sort_unstable();
@@ -333,17 +374,24 @@ fn check(log: Log, living: usize) -> Result {
         let highest = calls.places.last().copied().unwrap_or(0);
         let is_doubled = calls.twice > 0 || calls.places.windows(2).any(|two| two[0] == two[1]);
         // Those before the highest place were answered, or nobody knows.
-        if is_doubled || highest > answers + calls.undecided {
+        let not_taken_here = calls.not_taken.len() as u64;
+        let ended = answers + not_taken_here + calls.undecided + calls.twice;
+        if is_doubled || highest > answers + calls.undecided || ended != calls.begun {
             return Err(Error::other(format!(
-                "{generation} has applied {highest} requests: {answers} were answered, {} are undecided, {} came twice",
-                calls.undecided, calls.twice
+                "{generation} has applied {highest} requests of {}: {answers} were answered, {} were not taken, {} are \
+                 undecided, {} came twice",
+                calls.begun, not_taken_here, calls.undecided, calls.twice
             )));
         }
+        if let Some(id) = calls.not_taken.iter().find(|id| applied.contains(id)) {
+            return Err(Error::other(format!("{generation} has applied request {id}, which was not taken")));
+        }
         answered += answers;
-        not_taken += calls.not_taken;
+        not_taken += not_taken_here;
         undecided += calls.undecided;
     }
     println!("{answered} calls answered by {generations} generations; {not_taken} not taken, {undecided} undecided");
+    println!("{} requests are in the ledger", applied.len());
     if living != SHARDS || answered == 0 {
         return Err(Error::other(format!("{living} of {SHARDS} shards run in the end")));
     }

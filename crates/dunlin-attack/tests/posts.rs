@@ -4,6 +4,8 @@
 
 #[path = "support/ended.rs"]
 mod ended;
+#[path = "support/given.rs"]
+mod given;
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +13,11 @@ use bytes::{BufMut, Bytes, BytesMut};
 use dunlin::node::{ConnectionState, NodeEvent};
 use dunlin::prelude::*;
 use dunlin::{Address, Bound, Mailbox, PostError, mailbox, mailbox_with};
-use dunlin_attack::{Peer, bytes_of, declare, face, hello, life, run_alone};
+use dunlin_attack::{Peer, bytes_of, hello, life, run_alone};
 use dunlin_heap::{Counting, Program};
-use dunlin_proto::id::{ChannelId, Life, MailboxId};
+use dunlin_proto::id::{Life, MailboxId};
 use dunlin_proto::wire::handshake::{Hello, Resume};
-use dunlin_proto::wire::{Face, Frame, FromHome, Head, Memory, Post, Terms, ToHome, limits};
+use dunlin_proto::wire::{Frame, Memory, Post, limits};
 use dunlin_schema::{Coding, Kind, Schema};
 use ended::{down, nothing_is_left};
 
@@ -65,27 +67,11 @@ fn item(major: u8, number: u64, out: &mut BytesMut) {
     }
 }
 
-/// Reads such a number.
-fn number(bytes: &mut &[u8]) -> u64 {
-    let (first, rest) = bytes.split_first().expect("an item");
-    let length = match first & 31 {
-        small @ 0..=23 => {
-            *bytes = rest;
-            return small.into();
-        }
-        power => 1 << (power - 24),
-    };
-    let (number, rest) = rest.split_at(length);
-    *bytes = rest;
-    number.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
-}
-
 impl Place {
     /// Reads the address in a message of a channel that carries addresses.
     fn of(message: &[u8]) -> Self {
-        let mut rest = message.strip_prefix(&[0]).expect("no ends are in it");
-        assert_eq!(number(&mut rest), 6, "an address is six fields: {message:02x?}");
-        let [high, low, incarnation, of_mailbox, bits] = [(); 5].map(|()| number(&mut rest));
+        let mut rest = given::fields(message);
+        let [high, low, incarnation, of_mailbox, bits] = [(); 5].map(|()| given::number(&mut rest));
         let node = dunlin_proto::id::NodeId(u128::from(high) << 64 | u128::from(low));
         let home = Life { node, incarnation: dunlin_proto::id::Incarnation(incarnation) };
         Self { home, id: MailboxId { number: of_mailbox, bits }, addresses: Vec::new() }
@@ -114,33 +100,7 @@ async fn give<M: Portable>(node: &Node, peer: &mut Peer, name: &str, address: &A
 }
 
 async fn give_place<M: Portable>(node: &Node, peer: &mut Peer, name: &str, address: &Address<M>) -> Place {
-    let (node, to_send, on) = (node.clone(), address.clone(), name.to_owned());
-    let given = spawn(async move {
-        let mut tx = node.sender::<Address<M>>(&on).within(PATIENCE).await.unwrap();
-        tx.send(to_send).within(PATIENCE).await.unwrap();
-    });
-    let channel = ChannelId(
-        0x61_7665 << 64
-            | u128::from(name.bytes().fold(0_u64, |sum, byte| sum.wrapping_mul(131).wrapping_add(byte.into()))),
-    );
-    peer.say(&[declare(channel.0 as u64, name, channel, &face(Face::Receiver))]).await.unwrap();
-    let message = loop {
-        match peer.hear_at_last().await.unwrap() {
-            Frame::ToHome(to, ToHome::Attach(_)) if to == channel => {
-                let terms = Terms { window: 1, credits: 4, value_max: 1 << 20 };
-                peer.say(&[Frame::FromHome(channel, FromHome::Attached(terms))]).await.unwrap();
-            }
-            Frame::ToHome(to, ToHome::Value { head, first, .. }) if to == channel => {
-                if let Head::Offer(ticket) = head {
-                    peer.say(&[Frame::FromHome(channel, FromHome::Taken(ticket))]).await.unwrap();
-                }
-                break first;
-            }
-            _ => {}
-        }
-    };
-    given.await.unwrap();
-    Place::of(&message)
+    Place::of(&given::give(node, peer, name, address.clone()).await)
 }
 
 /// A peer that has been given the address of a mailbox of this node.
@@ -336,10 +296,45 @@ fn posts_to_no_mailbox_are_bounded() {
     });
 }
 
+/// The program of an honest node posts to a mailbox that never receives: what does not fit comes back, and is
+/// no more than an error. `DUNLIN_POSTS` is how often.
+#[test]
+fn a_program_that_posts_without_end_gets_its_messages_back() {
+    const EACH: u64 = 1000;
+    let posts: u64 = std::env::var("DUNLIN_POSTS").map_or(100_000, |number| number.parse().unwrap());
+    run_alone(async {
+        let (node, friend) = (node("full").await, node("full").await);
+        let mut deaf = node.mailbox::<Vec<u8>>("deaf").await.unwrap();
+        let mut other = node.mailbox::<u64>("other").await.unwrap();
+        let to_deaf = friend.address::<Vec<u8>>("deaf").await.unwrap();
+        let to_other = friend.address::<u64>("other").await.unwrap();
+        let before = HEAP.0.forget_peak();
+        let (mut kept, mut full) = (0_u64, 0_u64);
+        for round in 0..posts / EACH {
+            for _ in 0..EACH {
+                match to_deaf.send(vec![7; 128]) {
+                    Ok(()) => kept += 1,
+                    Err(PostError::Full(message)) if message == [7; 128] => full += 1,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            to_other.offer(round).within(PATIENCE).await.unwrap();
+            assert_eq!(other.recv().within(PATIENCE).await, Ok(round));
+        }
+        let growth = HEAP.0.peak().saturating_sub(before);
+        println!("{kept} messages were sent, {full} came back, for {growth} bytes");
+        assert_eq!((kept + full, deaf.len() as u64), (posts / EACH * EACH, kept));
+        assert!(kept <= 512 && growth < 4 * MB, "{kept} messages, {growth} bytes");
+        friend.leave().await.unwrap();
+        node.leave().await.unwrap();
+    });
+}
+
 /// A mailbox that is never received from, with and without a bound, and a peer that posts all that it may,
-/// and asks for more: little is kept, and other mailboxes of the connection get their messages.
+/// and asks for more: little is kept, and another mailbox of the connection gets its messages meanwhile.
 #[test]
 fn endless_posts_to_a_mailbox_that_never_receives_are_bounded() {
+    // (Each takes a round trip, for its room.)
     const POSTS: u64 = 20_000;
     run_alone(async {
         for (at, bound) in [Bound::Unbounded, Bound::reject(3), Bound::drop_oldest(3)].into_iter().enumerate() {
@@ -349,29 +344,40 @@ fn endless_posts_to_a_mailbox_that_never_receives_are_bounded() {
             let to_other = give(&node, &mut peer, "other", &address).await;
             let before = HEAP.0.forget_peak();
             // What the peer may still send to the mailbox.
-            let (mut posts, mut bytes, mut sent, mut seen, mut idle) = (16_u64, limits::POST_ROOM, 0, 0, 0);
+            let (mut posts, mut bytes, mut sent, mut seen, mut idle) = (16_u64, limits::POST_ROOM, 0_u64, 0, 0);
+            let (mut posts_to_other, mut others, mut rounds) = (16_u64, 0_u64, 0);
             // (A mailbox without a bound drops nothing, and gives no room.)
             while sent < POSTS && idle < 10 {
                 let count = posts.min(bytes / 256);
                 peer.say(&vec![post(id, vec![7; 128]); count as usize]).await.unwrap();
                 (sent, posts, bytes) = (sent + count, posts - count, bytes - 256 * count);
+                rounds += 1;
+                if rounds % 50 == 1 && posts_to_other > 0 {
+                    peer.say(&[post(to_other, others.to_be_bytes().to_vec())]).await.unwrap();
+                    assert_eq!(other.recv().within(PATIENCE).await.unwrap(), others.to_be_bytes());
+                    (others, posts_to_other) = (others + 1, posts_to_other - 1);
+                }
                 // (A flood of these is read slowly.)
                 let asks = (idle > 0).then_some(Frame::Post(Post::Ask(id.number)));
                 peer.say(&asks.into_iter().chain([Frame::Heartbeat]).collect::<Vec<_>>()).await.unwrap();
                 let heard = peer.hear().await.unwrap();
                 seen += u64::from(!matches!(heard, Frame::Heartbeat | Frame::Ack { .. }));
                 idle += 1;
-                if let Frame::Post(Post::Room { posts: more, bytes: free, .. }) = heard {
-                    (posts, bytes, idle) = (posts + u64::from(more), bytes + free, 0);
+                if let Frame::Post(Post::Room { mailbox, posts: more, bytes: free }) = heard {
+                    idle = 0;
+                    match mailbox == id.number {
+                        true => (posts, bytes) = (posts + u64::from(more), bytes + free),
+                        false => posts_to_other += u64::from(more),
+                    }
                     peer.say(&[Frame::Ack { seen }]).await.unwrap();
                 }
             }
             let growth = HEAP.0.peak().saturating_sub(before);
-            println!("{bound:?}: {sent} messages were sent, {} are kept, for {growth} bytes", deaf.len());
+            let kept = deaf.len();
+            println!("{bound:?}: {sent} messages were sent, {kept} are kept, for {growth} bytes; {others} to another");
             assert!(growth < 4 * MB, "{growth} bytes");
             assert!(deaf.len() <= 512, "{}", deaf.len());
-            peer.say(&[post(to_other, "krill")]).await.unwrap();
-            assert_eq!(other.recv().within(PATIENCE).await.unwrap(), b"krill");
+            assert!(others > 0 && (bound == Bound::Unbounded || sent >= POSTS), "{sent} messages were sent");
             serves_an_honest_node(&node, &format!("endless{at}")).await;
             drop(peer);
             node.leave().await.unwrap();

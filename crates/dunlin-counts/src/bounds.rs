@@ -235,4 +235,17 @@ mod tests {
             }
         }
     }
+
+    /// A call searches no mailbox.
+    #[test]
+    fn unread_messages_cost_a_call_at_most_a_tenth() {
+        let bounds = Bounds::read().unwrap();
+        for (name, with_unread) in [("server-call", "server-call-unread"), ("asked", "asked-unread")] {
+            let [empty, unread] = [name, with_unread].map(|name| programs::find(name).unwrap());
+            for kind in Kind::COSTS {
+                let of = |program| bounds.of(&Figure { program, kind, value: 0.0 }).unwrap().value;
+                assert!(of(unread) <= 1.1 * of(empty) + ROUNDING, "{with_unread} {}", kind.name());
+            }
+        }
+    }
 }

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use dunlin::prelude::*;
 use dunlin::server::Server;
-use dunlin::{Bundle, Call, mailbox};
+use dunlin::{Address, Bundle, Call, Mailbox, mailbox};
 use dunlin_heap::{Allocated, Counting, Thread};
 use tokio::runtime::{Builder, Runtime};
 
@@ -71,7 +71,12 @@ pub(crate) static ALL: &[Program] = &[
     parked("parked-links", parked_links),
     local("process", "process", 1, |n| spawned(processes(n))),
     local("post", "message", 1, |n| spawned(posts(n))),
-    local("server-call", "call", 1, |n| spawned(server_calls(n))),
+    // The mailbox of the caller is empty, or has 10^5 messages that no call is about.
+    local("server-call", "call", 1, |n| spawned(server_calls(0, n))),
+    local("server-call-unread", "call", 1, |n| spawned(server_calls(UNREAD, n))),
+    // A question and its answer by mailboxes, with a mark.
+    local("asked", "question", 1, |n| spawned(asked(0, n))),
+    local("asked-unread", "question", 1, |n| spawned(asked(UNREAD, n))),
     between("remote-8-bytes", "round trip", 5.0, |n| spawned(remote(n))),
     // Its places for replies are found by random numbers: trees of these take more or less memory.
     between("remote-call", "call", 10.0, |n| spawned(remote_calls(n))),
@@ -449,11 +454,45 @@ impl Server for Successor {
     }
 }
 
-async fn server_calls(n: u64) {
+/// How many messages a mailbox has that nothing receives.
+const UNREAD: u64 = 100_000;
+
+/// A mailbox with so many messages, which the receiver has seen.
+fn unread(messages: u64) -> (Address<u64>, Mailbox<u64>) {
+    let (address, mut mailbox) = mailbox();
+    for _ in 0..messages {
+        address.send(u64::MAX).expect("the mailbox is open");
+    }
+    assert_eq!(mailbox.len() as u64, messages);
+    (address, mailbox)
+}
+
+async fn server_calls(messages: u64, n: u64) {
     let client = dunlin::spawn(async move {
+        let (_, mut mailbox) = unread(messages);
         let mut server = Successor.start();
         for number in 0..n {
             assert_eq!(server.call(number).await, Ok(number + 1));
+        }
+        assert_eq!(mailbox.len() as u64, messages);
+    });
+    client.await.expect("it does not panic");
+}
+
+/// Another process answers. The mark lets the receive begin behind what was there before the question.
+async fn asked(messages: u64, n: u64) {
+    let client = dunlin::spawn(async move {
+        let (own, mut mailbox) = unread(messages);
+        let (questions, mut asked) = dunlin::mailbox::<u64>();
+        fork(async move {
+            while let Ok(number) = asked.recv().await {
+                own.send(number + 1).expect("the mailbox is open");
+            }
+        });
+        for number in 0..n {
+            let mut answer = mailbox.mark();
+            questions.send(number).expect("the other process waits");
+            assert_eq!(answer.recv_if(|answer| *answer == number + 1).await, Ok(number + 1));
         }
     });
     client.await.expect("it does not panic");

@@ -187,6 +187,14 @@ mod chosen {
         LossEarly = "loss-early",
         /// A sender that waits for room in a mailbox is not notified.
         RoomUntold = "room-untold",
+        /// The end of a process is reported twice to a watch.
+        DownTwice = "down-twice",
+        /// Of two messages that are received in a row, one leaves no place in its mailbox.
+        PlaceLost = "place-lost",
+        /// A message that is received returns no credit of the connection.
+        CreditLost = "credit-lost",
+        /// The reply to a call that was given up goes to another one.
+        LateReply = "late-reply",
     }
 
     thread_local! {

@@ -10,7 +10,7 @@ use crate::heap::word::{
 };
 use crate::heap::{Heap, Tag};
 use crate::names::Symbols;
-use crate::num::Number;
+use crate::num::{Number, is_long};
 use crate::read::CHARACTER_NAMES;
 use crate::value;
 
@@ -86,26 +86,47 @@ pub(crate) fn value(heap: &Heap, symbols: &Symbols, word: Word, style: Style, mo
 /// # Errors
 /// The first part of a text that is longer than `most` bytes.
 pub(crate) fn within(heap: &Heap, symbols: &Symbols, word: Word, style: Style, most: usize) -> Result<String, String> {
-    let labels = if style == Style::Display || !word::is_pointer(word) {
+    let mut printer = Printer::new(heap, symbols, word, style, None);
+    if printer.run(word, most) { Ok(printer.out) } else { Err(printer.out) }
+}
+
+/// Why a value is not shown.
+pub(crate) enum Unshown {
+    TooLong,
+    /// The texts of these numbers take long to compute.
+    Numbers(Vec<Word>),
+}
+
+/// The texts of long numbers.
+pub(crate) type Texts = HashMap<Word, String>;
+
+/// A value of the heap, in a time that does not depend on the lengths of its numbers: `texts` has those of
+/// long ones.
+///
+/// # Errors
+/// The text is longer than `most` bytes, or needs more of `texts`.
+pub(crate) fn shown(
+    heap: &Heap,
+    symbols: &Symbols,
+    word: Word,
+    style: Style,
+    most: usize,
+    texts: &Texts,
+) -> Result<String, Unshown> {
+    let mut printer = Printer::new(heap, symbols, word, style, Some(texts));
+    match printer.run(word, most) {
+        _ if !printer.missing.is_empty() => Err(Unshown::Numbers(printer.missing)),
+        true => Ok(printer.out),
+        false => Err(Unshown::TooLong),
+    }
+}
+
+fn labels(heap: &Heap, word: Word, style: Style) -> Labels {
+    if style == Style::Display || !word::is_pointer(word) {
         if word::is_pointer(word) { shared(heap, word, true) } else { HashMap::new() }
     } else {
         shared(heap, word, style == Style::Write)
-    };
-    let mut printer = Printer { heap, symbols, style, labels, next_label: 0, out: String::new(), jobs: Vec::new() };
-    printer.jobs.push(Job::Value(word));
-    while let Some(job) = printer.jobs.pop() {
-        match job {
-            Job::Text(text) => printer.out.push_str(text),
-            Job::Value(word) => printer.one(word),
-            Job::Rest(word) => printer.rest(word),
-        }
-        if printer.out.len() > most {
-            let end = (0..=most).rev().find(|end| printer.out.is_char_boundary(*end)).unwrap_or(0);
-            printer.out.truncate(end);
-            return Err(printer.out);
-        }
     }
-    Ok(printer.out)
 }
 
 enum Job {
@@ -163,9 +184,49 @@ struct Printer<'a> {
     next_label: usize,
     out: String,
     jobs: Vec<Job>,
+    /// If long numbers are not computed: their texts.
+    texts: Option<&'a Texts>,
+    /// Long numbers without one.
+    missing: Vec<Word>,
 }
 
-impl Printer<'_> {
+impl<'a> Printer<'a> {
+    fn new(heap: &'a Heap, symbols: &'a Symbols, word: Word, style: Style, texts: Option<&'a Texts>) -> Self {
+        let labels = labels(heap, word, style);
+        let (out, jobs, missing) = (String::new(), Vec::new(), Vec::new());
+        Self { heap, symbols, style, labels, next_label: 0, out, jobs, texts, missing }
+    }
+
+    /// Writes a value. `false`: its text is longer than that, and cut.
+    fn run(&mut self, word: Word, most: usize) -> bool {
+        self.jobs.push(Job::Value(word));
+        while let Some(job) = self.jobs.pop() {
+            match job {
+                Job::Text(text) => self.out.push_str(text),
+                Job::Value(word) => self.one(word),
+                Job::Rest(word) => self.rest(word),
+            }
+            if self.out.len() > most {
+                let end = (0..=most).rev().find(|end| self.out.is_char_boundary(*end)).unwrap_or(0);
+                self.out.truncate(end);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn number(&mut self, word: Word) {
+        let number = value::number(self.heap, word).unwrap_or(Number::Fix(0));
+        match self.texts {
+            Some(texts) if is_long(&number) => match texts.get(&word) {
+                Some(text) => self.out.push_str(text),
+                None if self.missing.contains(&word) => {}
+                None => self.missing.push(word),
+            },
+            _ => self.out.push_str(&number.to_text(10)),
+        }
+    }
+
     /// Writes the label of a shared object; true if that is all there is to write.
     fn label(&mut self, word: Word) -> bool {
         let Some(label) = self.labels.get_mut(&word) else { return false };
@@ -269,10 +330,7 @@ impl Printer<'_> {
     fn object(&mut self, word: Word) {
         let heap = self.heap;
         match heap.tag(word).expect("an object has a header") {
-            Tag::Flonum | Tag::Bignum | Tag::Ratio => {
-                let number = value::number(heap, word).unwrap_or(Number::Fix(0));
-                self.out.push_str(&number.to_text(10));
-            }
+            Tag::Flonum | Tag::Bignum | Tag::Ratio => self.number(word),
             Tag::String => match self.style {
                 Style::Display => self.out.push_str(&heap.text(word)),
                 _ => put_string(&heap.text(word), &mut self.out),

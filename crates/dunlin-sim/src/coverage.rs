@@ -244,6 +244,8 @@ pub struct Coverage {
     pub told: u64,
     /// Messages for which a mailbox had no room.
     pub full: u64,
+    /// Calls of processes that have ended otherwise than by being given up.
+    pub calls: u64,
     /// The most bytes that a node kept for others, where values are held.
     pub held: u64,
 }
@@ -272,6 +274,7 @@ impl Coverage {
         self.items += other.items;
         self.told += other.told;
         self.full += other.full;
+        self.calls += other.calls;
         self.held = self.held.max(other.held);
     }
 
@@ -286,7 +289,7 @@ impl Coverage {
             })
             .collect();
         format!(
-            "{{\"events\":{},\"offers\":{},\"taken\":{},\"deaths\":{},\"resumed\":{},\"relayed\":{},\"died\":{},\"replaced\":{},\"retired\":{},\"thefts\":{},\"floods\":{},\"items\":{},\"told\":{},\"full\":{},\"met\":{{{}}}}}",
+            "{{\"events\":{},\"offers\":{},\"taken\":{},\"deaths\":{},\"resumed\":{},\"relayed\":{},\"died\":{},\"replaced\":{},\"retired\":{},\"thefts\":{},\"floods\":{},\"items\":{},\"told\":{},\"full\":{},\"calls\":{},\"met\":{{{}}}}}",
             self.events,
             self.offers,
             self.taken,
@@ -301,6 +304,7 @@ impl Coverage {
             self.items,
             self.told,
             self.full,
+            self.calls,
             rows.join(",")
         )
     }
@@ -320,7 +324,7 @@ impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} events, {} values offered or sent, {} taken, {} lives of connections ended, {} of them by refusals, {} times resumed, {} relayed, {} replaced, {} retired, {} thefts tried, {} floods, {} items of processes, {} watches told, {} times no room",
+            "{} events, {} values offered or sent, {} taken, {} lives of connections ended, {} of them by refusals, {} times resumed, {} relayed, {} replaced, {} retired, {} thefts tried, {} floods, {} items of processes, {} watches told, {} times no room, {} calls ended",
             self.events,
             self.offers,
             self.taken,
@@ -334,7 +338,8 @@ impl fmt::Display for Coverage {
             self.floods,
             self.items,
             self.told,
-            self.full
+            self.full,
+            self.calls
         )?;
         for states in [&Met::ALL[..8], &Met::ALL[8..18], &Met::ALL[18..]] {
             write!(f, "\n{:<14}", "")?;

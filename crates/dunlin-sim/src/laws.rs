@@ -415,6 +415,7 @@ impl World {
                 ("proxies", census.proxies, proxies + travelling.2),
                 ("receivers on their way", census.visitors, travelling.3),
                 ("offers", census.offers, 0),
+                ("places for replies", census.replies, 0),
                 ("bytes kept for others", self.held(proc) as usize, held),
                 ("unfinished values", census.unfinished, 0),
                 ("unacknowledged bytes", unheard(&census), 0),
@@ -430,7 +431,7 @@ impl World {
     }
 
     /// The bytes that a process keeps for the other nodes.
-    fn held(&self, proc: usize) -> u64 {
+    pub(crate) fn held(&self, proc: usize) -> u64 {
         (0..self.plan.nodes).map(|node| self.procs[proc].machine.held_for(node_id(node))).sum()
     }
 

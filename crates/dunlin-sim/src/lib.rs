@@ -6,6 +6,7 @@
 //! programs did. Then all faults are healed, every operation has to end, and no record may be left.
 //! `docs/simulator.md` lists the checks, and explains how to use the simulator.
 
+mod calls;
 pub mod command;
 mod coverage;
 mod faults;

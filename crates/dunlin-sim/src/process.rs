@@ -1,10 +1,13 @@
-//! The processes of the nodes, and the books of what they send each other: see `processes.rs`.
+//! The processes of the nodes, and the books of what they send each other: see `processes.rs` and `calls.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use dunlin_proto::id::Contact;
 
 use crate::random::Random;
+
+/// About how many bytes an item takes without a message: a signal, and the frames that it causes.
+pub(crate) const ITEM: usize = 150;
 
 /// How many processes a node has.
 pub(crate) const PROCESSES: usize = 3;
@@ -50,6 +53,16 @@ pub(crate) struct Watch {
     pub(crate) number: u64,
     pub(crate) is_told: bool,
     pub(crate) has_ended: bool,
+    /// If it is for a link: the numbers of the source and of the target, a process here.
+    pub(crate) link: Option<(u64, u64)>,
+    /// In which event an unlink has ended it.
+    pub(crate) unlinked_in: Option<u64>,
+}
+
+impl Watch {
+    pub(crate) fn new(proc: usize, node: usize, number: u64, link: Option<(u64, u64)>) -> Self {
+        Self { proc, node, number, is_told: false, has_ended: false, link, unlinked_in: None }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -109,5 +122,45 @@ impl Processes {
         let place = tags.len();
         tags.push(self.items.len());
         self.items.push(Item { stream, place, sent, size });
+    }
+}
+
+/// A call.
+#[derive(Debug)]
+pub(crate) struct Call {
+    /// The caller's process of the simulation, and the node that is called.
+    pub(crate) proc: usize,
+    pub(crate) node: usize,
+    /// Of the node that is called: its next life drops the message.
+    pub(crate) incarnation: u64,
+    /// The caller waits no more: it was told, or has given up.
+    pub(crate) is_over: bool,
+    /// What the node that is called has done with the place.
+    pub(crate) place: Place,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// It has not arrived, or nothing was done.
+    Open,
+    /// There was no room for it, or the life of its connection was over.
+    Refused,
+    Replied,
+    Dropped,
+}
+
+/// All calls.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    pub(crate) random: Random,
+    pub(crate) calls: Vec<Call>,
+    /// By the tags of their messages.
+    pub(crate) of_items: BTreeMap<u64, usize>,
+}
+
+impl Calls {
+    pub(crate) fn new(seed: u64) -> Self {
+        let random = Random::new(seed.rotate_left(29) ^ 0xca11);
+        Self { random, calls: Vec::new(), of_items: Default::default() }
     }
 }

@@ -1,8 +1,9 @@
 //! Processes and mailboxes of the nodes: what they send each other, and its laws.
 //!
-//! Each node has a few processes, with a mailbox each. They post, watch, link, kill, send exits, and end; no
-//! process begins later. What one node sends to another has a number, its *tag*. A message has it in its
-//! bytes, an exit in its text, and a link or a kill in the bits of the process that sends it.
+//! Each node has a few processes, with a mailbox each. They post, call (`calls.rs`), watch, link, kill, send
+//! exits, and end; no process begins later. A node that is asked for a link watches the source. What one
+//! node sends to another has a number, its *tag*. A message has it in its bytes, an exit in its text, and a
+//! link or a kill in the bits of the process that sends it.
 //!
 //! The laws:
 //! - what one node sends to another arrives once and in the order sent, without a gap, as long as the life
@@ -18,12 +19,13 @@ use dunlin_proto::id::{Contact, Incarnation, Life, MailboxId, NodeId, ProcessId}
 use dunlin_proto::wire::{Exit, Reason};
 use dunlin_proto::{NotPosted, PostHears, SignalHears};
 
-use crate::process::{PROCESSES, Sent, Watch};
+use crate::process::{ITEM, PROCESSES, Sent, Watch};
 use crate::view::Standing;
 use crate::world::{Event, World, node_id, node_index};
 
-/// About how many bytes an item takes without a message: a signal, and the frames that it causes.
-const ITEM: usize = 150;
+/// How many messages each node sends to one mailbox of each other node at rest: more than it has room for at
+/// once.
+const POSTS_AT_REST: usize = 24;
 
 fn mailbox(incarnation: u64, process: usize) -> MailboxId {
     MailboxId { number: process as u64 + 1, bits: incarnation }
@@ -93,9 +95,14 @@ impl World {
 
     fn posts(&mut self, proc: usize, node: usize) {
         let process = self.processes.random.index(PROCESSES);
+        let size = if self.processes.random.chance(10) { self.processes.random.between(8, 9000) } else { 8 };
+        self.posts_to(proc, node, process, size);
+    }
+
+    /// Posts a message of that many bytes to the mailbox of that process. `false`: it has no room.
+    fn posts_to(&mut self, proc: usize, node: usize, process: usize, size: u64) -> bool {
         let to = mailbox(self.procs[self.current[node]].incarnation, process);
         let tag = self.processes.tag();
-        let size = if self.processes.random.chance(10) { self.processes.random.between(8, 9000) } else { 8 };
         let mut message = tag.to_le_bytes().to_vec();
         message.resize(size as usize, tag as u8);
         let now = self.time();
@@ -103,13 +110,52 @@ impl World {
             Ok(()) => {
                 self.note(70, tag, || format!("n{node} is sent message #{tag}"));
                 self.processes.sends(proc, node, Sent::Post(process, to.bits), ITEM + size as usize);
+                self.may_call(proc, node, tag);
             }
             Err(NotPosted::Full) => {
                 self.coverage.full += 1;
                 self.processes.full.insert((proc, node, to.number));
+                return false;
             }
             Err(NotPosted::NotHere) => {}
             Err(error) => self.broke(format!("a message of {size} bytes to n{node} is refused: {error}")),
+        }
+        true
+    }
+
+    /// At rest, a mailbox whose messages are received has room for the next one, however many there were; and
+    /// what messages take at their node is released.
+    pub(crate) fn mailboxes_have_room(&mut self, patience: u64) {
+        if !self.processes.is_there {
+            return;
+        }
+        let alive: Vec<usize> = self.current.iter().copied().filter(|proc| self.procs[*proc].alive).collect();
+        let nodes: Vec<usize> = alive.iter().map(|proc| self.procs[*proc].node).collect();
+        let held: Vec<u64> = alive.iter().map(|proc| self.held(*proc)).collect();
+        for _ in 0..POSTS_AT_REST {
+            for proc in &alive {
+                let me = self.procs[*proc].node;
+                for node in nodes.iter().filter(|node| **node != me) {
+                    if !self.posts_to(*proc, *node, 0, 8) {
+                        self.broke(format!("at rest n{me} has no room in a mailbox of n{node}"));
+                    }
+                }
+                self.pump(*proc);
+            }
+            if self.wait_for(patience, Self::unsettled).is_some() {
+                return;
+            }
+        }
+        // (Over a relay, a message of a call that was given up may still be on its way.)
+        let until = self.now + patience;
+        let keeps = |world: &Self| alive.iter().zip(&held).position(|(proc, before)| world.held(*proc) != *before);
+        while let Some(at) = keeps(self) {
+            if self.now >= until || self.broken.is_some() {
+                let (me, now, before) = (nodes[at], self.held(alive[at]), held[at]);
+                let what = format!("at rest n{me} keeps {now} bytes for others, and {before} before its messages");
+                return self.broke(what);
+            }
+            self.run_until(self.now + 10_000);
         }
     }
 
@@ -117,12 +163,39 @@ impl World {
         let (now, of) = (self.time(), self.some_pid(node));
         if let Ok(number) = self.procs[proc].machine.watch(now, of) {
             self.note(71, number, || format!("a process of n{node} is watched: {number}"));
-            self.processes.watches.push(Watch { proc, node, number, is_told: false, has_ended: false });
+            self.processes.watches.push(Watch::new(proc, node, number, None));
         }
     }
 
+    /// That node asks for a link from a process of its own.
+    fn links(&mut self, proc: usize, source: ProcessId, target: ProcessId) {
+        let (now, node, link) = (self.time(), node_index(source.life.node), Some((source.number, target.number)));
+        if self.own_process(proc, target).is_none() || self.link(proc, node, link).is_some() {
+            return;
+        }
+        if let Ok(number) = self.procs[proc].machine.watch(now, source) {
+            self.note(75, number, || format!("a process of n{node} is watched for a link: {number}"));
+            self.processes.watches.push(Watch::new(proc, node, number, link));
+        }
+    }
+
+    /// That node asks that the link end: no exit of it comes afterwards.
+    fn unlinks(&mut self, proc: usize, source: ProcessId, target: ProcessId) {
+        let (now, node, event) = (self.time(), node_index(source.life.node), self.coverage.events);
+        if let Some(watch) = self.link(proc, node, Some((source.number, target.number))) {
+            (watch.has_ended, watch.unlinked_in) = (true, Some(event));
+            let number = watch.number;
+            self.procs[proc].machine.unwatch(now, node_id(node), number);
+        }
+    }
+
+    fn link(&mut self, proc: usize, node: usize, link: Option<(u64, u64)>) -> Option<&mut Watch> {
+        let is_it = |watch: &&mut Watch| (watch.proc, watch.node, watch.link) == (proc, node, link);
+        self.processes.watches.iter_mut().filter(is_it).find(|watch| !watch.is_told && !watch.has_ended)
+    }
+
     fn unwatches(&mut self, proc: usize) {
-        let own = |watch: &&mut Watch| watch.proc == proc && !watch.is_told && !watch.has_ended;
+        let own = |watch: &&mut Watch| watch.proc == proc && watch.link.is_none() && !watch.is_told && !watch.has_ended;
         let Some(watch) = self.processes.watches.iter_mut().find(own) else { return };
         watch.has_ended = true;
         let (node, number) = (watch.node, watch.number);
@@ -186,6 +259,7 @@ impl World {
                 self.pump(proc);
             }
         }
+        self.calls_end();
     }
 
     /// An item arrives.
@@ -236,6 +310,7 @@ impl World {
                 if sent != Some(to) || !is_whole {
                     return self.broke(format!("message #{tag} is not what was sent"));
                 }
+                self.may_be_called(proc, from, tag);
                 let wait = if self.healed { 0 } else { self.processes.random.below(30_000) };
                 self.after(wait, Event::Received(proc, number, from, message.len() as u64));
             }
@@ -275,8 +350,13 @@ impl World {
             SignalHears::Unwatch(node, number) => self.forgets(proc, |by, other| by.node == node && other == number),
             SignalHears::AllUnwatched(node) => self.forgets(proc, |by, _| by.node == node),
             SignalHears::Down(node, number, exit) => self.down_heard(proc, node_index(node), number, &exit),
-            SignalHears::Link { by, source, .. } | SignalHears::Unlink { by, source, .. } => {
+            SignalHears::Link { by, source, target } => {
                 self.item_arrives(proc, node_index(by), source.bits);
+                self.links(proc, source, target);
+            }
+            SignalHears::Unlink { by, source, target } => {
+                self.item_arrives(proc, node_index(by), source.bits);
+                self.unlinks(proc, source, target);
             }
             SignalHears::Exit { by, exit, .. } => {
                 let Some(tag) = tag_of(&exit) else { return self.broke("an exit has no tag") };
@@ -314,6 +394,10 @@ impl World {
         };
         self.note(72, number, || format!("n{me} is told of watch {number} at n{node}: {exit:?}"));
         let watch = &mut self.processes.watches[at];
+        // The end had arrived with the unlink: the program ignores it.
+        if watch.unlinked_in.take() == Some(self.coverage.events) {
+            return;
+        }
         let (was_told, has_ended) = (watch.is_told, watch.has_ended);
         watch.is_told = true;
         self.coverage.told += 1;
@@ -350,7 +434,7 @@ impl World {
         for (proc, node) in std::mem::take(&mut self.processes.lost) {
             if self.processes.ended_at.get(&(proc, node)) != Some(&self.coverage.events) {
                 let me = self.procs[proc].node;
-                self.broke(format!("n{me}: a watch is told that n{node} is lost, and the connection's life goes on"));
+                self.broke(format!("n{me}: a process is told that n{node} is lost, and the connection's life goes on"));
             }
         }
     }
@@ -368,7 +452,7 @@ impl World {
             tags[next..].iter().map(|tag| self.processes.items[*tag].size).sum()
         });
         let open = self.processes.watches.iter().filter(|watch| !watch.is_told && !watch.has_ended).count();
-        on_the_way.sum::<usize>() + 2 * ITEM * open
+        on_the_way.sum::<usize>() + 2 * ITEM * open + self.calls_bytes()
     }
 
     /// What processes still wait for.
@@ -377,6 +461,9 @@ impl World {
         if let Some(watch) = self.processes.watches.iter().find(is_open) {
             let (me, node, number) = (self.procs[watch.proc].node, watch.node, watch.number);
             return Some(format!("n{me}'s watch {number} at n{node} is not told"));
+        }
+        if let Some(call) = self.calls_unsettled() {
+            return Some(call);
         }
         let waits = |(proc, node, _): &&(usize, usize, u64)| {
             self.procs[*proc].alive && self.procs[*proc].views[*node].state != Standing::Idle

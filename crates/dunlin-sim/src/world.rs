@@ -13,7 +13,7 @@ use dunlin_proto::{Action, Machine};
 use crate::coverage::Coverage;
 use crate::line::{Cargo, Line};
 use crate::plan::{Kind, Plan};
-use crate::process::Processes;
+use crate::process::{Calls, Processes};
 use crate::program::{Channel, Choice, Offer, Sender};
 use crate::random::Random;
 use crate::socket::{Mute, Socket, end_of};
@@ -84,6 +84,10 @@ pub(crate) enum Event {
     /// A message for this mailbox of a process, from that node and of that many bytes, has been received.
     /// Zero: it is an exit.
     Received(usize, u64, Contact, u64),
+    /// A process gives this call up.
+    GivesUp(usize, usize),
+    /// A process answers this call.
+    Answers(usize, usize),
     /// A program admits the node at the other end of its socket.
     Admit(usize, SocketId),
 }
@@ -133,6 +137,7 @@ pub(crate) struct World {
     pub(crate) lines: Vec<Line>,
     pub(crate) cargos: Vec<Cargo>,
     pub(crate) processes: Processes,
+    pub(crate) calls: Calls,
     /// The open values of a sender that another one of its line has replaced.
     pub(crate) orphans: Vec<(usize, usize, Vec<usize>)>,
     /// Lines with an event that only a loss explains.
@@ -244,6 +249,7 @@ impl World {
             lines: Vec::new(),
             cargos: Vec::new(),
             processes,
+            calls: Calls::new(seed),
             orphans: Vec::new(),
             claims: Vec::new(),
             failed: BTreeSet::new(),
@@ -380,6 +386,7 @@ impl World {
             Event::Tick(proc) | Event::Chat(proc) | Event::Travel(proc) | Event::Admit(proc, _) => Some(proc),
             Event::Leave(proc) | Event::Exit(proc) => Some(proc),
             Event::Process(proc) | Event::Received(proc, ..) => Some(proc),
+            Event::GivesUp(proc, _) | Event::Answers(proc, _) => Some(proc),
             Event::LineGrant(_, proc, ..) | Event::LineAgain(_, proc) => Some(proc),
             Event::LineLeaves(_, proc) | Event::EndLeft(_, proc) | Event::LineWithdrawn(_, proc, ..) => Some(proc),
             Event::Deliver(socket, side)
@@ -465,6 +472,8 @@ impl World {
             Event::Thief => self.thief_moves(),
             Event::Process(proc) => self.process_steps(proc),
             Event::Received(proc, number, from, bytes) => self.item_received(proc, number, from, bytes),
+            Event::GivesUp(proc, call) => self.gives_call_up(proc, call),
+            Event::Answers(proc, call) => self.answers(proc, call),
             Event::Admit(proc, socket) => {
                 let now = self.time();
                 self.procs[proc].machine.authorized(now, socket, true);
@@ -519,7 +528,9 @@ impl World {
                 Action::Home(channel, from, heard) => self.home_hears(proc, channel, from, heard),
                 Action::Proxy(channel, heard) => self.proxy_hears(proc, channel, heard),
                 Action::Read(..) => self.broke("a value is read, and no program reads here"),
-                Action::Replied(..) | Action::Unwanted(_) => self.broke("a call ends, and no program calls here"),
+                Action::Replied(channel, replied) => self.replied(proc, channel, &replied),
+                // The place is gone: its answer finds none.
+                Action::Unwanted(_) => {}
                 Action::Names(life, said) => self.names_heard(proc, life, *said),
                 Action::ClosedRelayed(_, _, why) => self.made_room(proc, &why),
                 Action::Post(heard) => self.post_heard(proc, heard),
@@ -592,6 +603,7 @@ impl World {
                 if self.wait_for(patience, Self::unmet).is_none() {
                     self.run_until(self.now + 100_000);
                     self.rest();
+                    self.mailboxes_have_room(patience);
                 }
             }
         }

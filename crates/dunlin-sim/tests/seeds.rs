@@ -33,6 +33,7 @@ fn seeds_of_this_commit_are_clean() {
     assert!(coverage.taken > 1000 && coverage.resumed > 1000 && coverage.deaths > 100, "{coverage}");
     assert!(coverage.relayed > 100 && coverage.died > 20 && coverage.thefts > 1000, "{coverage}");
     assert!(coverage.floods > 0 && coverage.items > 10_000 && coverage.told > 1000, "{coverage}");
+    assert!(coverage.calls > 1000, "{coverage}");
 }
 
 #[test]
@@ -67,6 +68,10 @@ fn planted_bugs_are_found() {
         "watch-kept",
         "unwatch-ignored",
         "loss-early",
+        "down-twice",
+        "place-lost",
+        "credit-lost",
+        "late-reply",
     ];
     for bug in bugs {
         dunlin_sim::wake(Some(bug));

@@ -71,6 +71,8 @@ pub mod node;
 #[cfg(feature = "rt")]
 mod process;
 #[cfg(feature = "rt")]
+mod quiet;
+#[cfg(feature = "rt")]
 mod report;
 #[cfg(feature = "rt")]
 mod runtime;

@@ -87,6 +87,8 @@ pub enum Declined {
     Post(u64),
     /// To send a signal to the process with this number: it did not have its random bits.
     Signal(u64),
+    /// To link the process with this number: the driver keeps no more links for that source.
+    Link(u64),
     /// To be dialled back by this node: it already dials back as many others as it may.
     DialBack,
     /// A path to this node, by a dial-back or a relay. It is on this node's own host, the asking node is not,

@@ -245,7 +245,9 @@ impl Machine {
         if self.endpoint.is_over(from) {
             return;
         }
-        self.endpoint.release(from.node, Charge::of_credit(bytes));
+        if !planted!(CreditLost) {
+            self.endpoint.release(from.node, Charge::of_credit(bytes));
+        }
         let mailboxes = &mut self.endpoint.mailboxes.0;
         if let Some(granted) = mailboxes.get_mut(&mailbox).and_then(|mailbox| mailbox.from.get_mut(&from.node)) {
             granted.received(cost(bytes));

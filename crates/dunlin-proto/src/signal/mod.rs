@@ -216,6 +216,13 @@ impl Machine {
         self.endpoint.declines(node, Declined::Signal(number));
     }
 
+    /// The driver keeps no more links that nodes of the source of this one ask for: that to the process with
+    /// this number is not made.
+    pub fn link_refused(&mut self, now: Time, node: NodeId, number: u64) {
+        self.endpoint.hears_nothing(now, node);
+        self.endpoint.declines(node, Declined::Link(number));
+    }
+
     pub(crate) fn hear_signal(&mut self, now: Time, node: NodeId, signal: Signal) -> Result<(), PeerMisbehaved> {
         let endpoint = &mut self.endpoint;
         let Some(connection) = endpoint.connections.get_mut(node) else { return Ok(()) };
@@ -238,7 +245,12 @@ impl Machine {
                         endpoint.act(Action::signal(SignalHears::Down(node, watch, lost)));
                     }
                 }
-                true => endpoint.act(Action::signal(SignalHears::Down(node, watch, Box::new(exit)))),
+                true => {
+                    if planted!(DownTwice) {
+                        endpoint.act(Action::signal(SignalHears::Down(node, watch, Box::new(exit.clone()))));
+                    }
+                    endpoint.act(Action::signal(SignalHears::Down(node, watch, Box::new(exit))));
+                }
                 // The watch has ended here meanwhile.
                 false => endpoint.hears_nothing(now, node),
             },

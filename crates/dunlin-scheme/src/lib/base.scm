@@ -320,7 +320,14 @@
 (define (%long-sum kind numbers)
   (let loop ((total (car numbers)) (rest (cdr numbers)))
     (if (null? rest) total (loop (%long-step kind total (car rest)) (cdr rest)))))
-(define (%show-long number port) (%write-string (number->string number) port))
+;; Of three numbers or more, or as a procedure that is applied.
+(define (%long-ordered kind numbers)
+  (let loop ((last (car numbers)) (rest (cdr numbers)))
+    (or (null? rest)
+        (and (%compute kind last (car rest)) (loop (car rest) (cdr rest))))))
+;; A value with long numbers in it: their texts are computed first.
+(define (%show-numbers style object port numbers)
+  (%show-long style object port (map (lambda (number) (cons number (number->string number))) numbers)))
 
 ;; Powers of integers are made of products, which can give way; others are small or inexact.
 (define (expt base power)

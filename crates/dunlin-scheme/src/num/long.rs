@@ -2,6 +2,8 @@
 //!
 //! The crate of bignums cannot be interrupted, so such an operation is computed where it holds up no process.
 
+use std::cmp::Ordering;
+
 use super::Number;
 use super::arith::{NumError, Round};
 
@@ -44,10 +46,15 @@ pub(crate) enum Pair {
     FloorQuotient,
     FloorBoth,
     TruncateBoth,
+    Equal,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
 }
 
 /// All of them; requests name them by their place.
-pub(crate) const PAIRS: [Pair; 11] = [
+pub(crate) const PAIRS: [Pair; 16] = [
     Pair::Add,
     Pair::Subtract,
     Pair::Multiply,
@@ -59,6 +66,11 @@ pub(crate) const PAIRS: [Pair; 11] = [
     Pair::FloorQuotient,
     Pair::FloorBoth,
     Pair::TruncateBoth,
+    Pair::Equal,
+    Pair::Less,
+    Pair::LessEqual,
+    Pair::Greater,
+    Pair::GreaterEqual,
 ];
 
 #[derive(Clone, Debug, PartialEq)]
@@ -66,6 +78,8 @@ pub(crate) enum Answer {
     One(Number),
     Two(Number, Number),
     Text(String),
+    /// Whether a comparison holds.
+    Truth(bool),
     /// The text is no number.
     NoNumber,
 }
@@ -85,15 +99,31 @@ pub(crate) fn is_long_text(text: &str) -> bool {
 }
 
 impl Pair {
-    /// Whether the operation takes long. Sums of integers do not, and the machine splits their products.
+    /// Whether the operation takes long. Sums and comparisons of integers do not, and the machine splits
+    /// their products.
     pub(crate) fn is_long(self, left: &Number, right: &Number) -> bool {
-        let is_sum_of_integers = matches!(self, Self::Add | Self::Subtract | Self::Multiply)
-            && !matches!((left, right), (Number::Ratio(..), _) | (_, Number::Ratio(..)));
+        let is_of_ratios = self.holds().is_some() || matches!(self, Self::Add | Self::Subtract | Self::Multiply);
+        let is_of_integers = !matches!((left, right), (Number::Ratio(..), _) | (_, Number::Ratio(..)));
         let is_exact = left.is_exact() && right.is_exact();
-        is_exact && !is_sum_of_integers && words(left).saturating_mul(words(right)) > PRODUCT_WORDS
+        is_exact && !(is_of_ratios && is_of_integers) && words(left).saturating_mul(words(right)) > PRODUCT_WORDS
+    }
+
+    /// If it is a comparison: which orders fit it.
+    pub(crate) fn holds(self) -> Option<fn(Ordering) -> bool> {
+        Some(match self {
+            Self::Equal => Ordering::is_eq,
+            Self::Less => Ordering::is_lt,
+            Self::LessEqual => Ordering::is_le,
+            Self::Greater => Ordering::is_gt,
+            Self::GreaterEqual => Ordering::is_ge,
+            _ => return None,
+        })
     }
 
     fn run(self, left: &Number, right: &Number) -> Result<Answer, NumError> {
+        if let Some(holds) = self.holds() {
+            return Ok(Answer::Truth(left.compare(right).is_some_and(holds)));
+        }
         let divided = |round| left.divide(right, round);
         Ok(Answer::One(match self {
             Self::Add => left.add(right)?,
@@ -109,6 +139,9 @@ impl Pair {
                 let round = if self == Self::FloorBoth { Round::Floor } else { Round::Truncate };
                 let (quotient, rest) = divided(round)?;
                 return Ok(Answer::Two(quotient, rest));
+            }
+            Self::Equal | Self::Less | Self::LessEqual | Self::Greater | Self::GreaterEqual => {
+                unreachable!("it is a comparison")
             }
         }))
     }
@@ -156,6 +189,8 @@ mod tests {
         assert!(!Pair::Add.is_long(&long, &long) && !Pair::Divide.is_long(&long, &Number::Flo(2.0)));
         let ratio = Number::Ratio(IBig::from(1) << (64 * 2_049), IBig::from(3));
         assert!(Pair::Add.is_long(&ratio, &long) && !Pair::Add.is_long(&ratio, &Number::Fix(1)));
+        assert!(Pair::Less.is_long(&ratio, &ratio) && Pair::Equal.is_long(&long, &ratio));
+        assert!(!Pair::Less.is_long(&long, &long) && !Pair::Less.is_long(&ratio, &Number::Fix(1)));
         assert!(!is_long(&short) && is_long(&long));
     }
 

@@ -3,16 +3,16 @@
 use super::fail::{Fail, Result, wrong_type};
 use super::machine::Machine;
 use crate::heap::Tag;
-use crate::heap::word::{FALSE, NIL, Word, as_natural, fixnum};
+use crate::heap::word::{FALSE, NIL, Word, as_natural, boolean, fixnum};
 use crate::num::{Answer, Computation, Computed, Number, PAIRS, Pair, Task};
 use crate::proc::{Operation, Outcome};
 use crate::value;
 
 /// The kinds of requests that follow those of [`PAIRS`].
-const SQUARE_ROOT: u64 = 11;
-const INTEGER_ROOT: u64 = 12;
-const TO_TEXT: u64 = 13;
-const OF_TEXT: u64 = 14;
+const SQUARE_ROOT: u64 = 16;
+const INTEGER_ROOT: u64 = 17;
+const TO_TEXT: u64 = 18;
+const OF_TEXT: u64 = 19;
 
 /// The value is that of a long operation on these.
 fn compute(kind: u64, left: Word, right: Word) -> Fail {
@@ -91,6 +91,7 @@ impl Machine {
                 Ok(self.heap.make(Tag::Values, &both))
             }
             Answer::Text(text) => self.put_string(&text),
+            Answer::Truth(truth) => Ok(boolean(truth)),
             Answer::NoNumber => Ok(FALSE),
         }
     }

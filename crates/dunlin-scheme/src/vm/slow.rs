@@ -172,18 +172,23 @@ impl Machine {
         b: Word,
         c: Word,
     ) -> Result<(), Fail> {
+        let pair = match i.number() {
+            number::Less | number::LessConstant | number::LessJump | number::LessConstantJump => Pair::Less,
+            number::NumberEqual | number::NumberEqualConstant => Pair::Equal,
+            number::NumberEqualJump | number::NumberEqualConstantJump => Pair::Equal,
+            number::GreaterConstant | number::GreaterConstantJump => Pair::Greater,
+            number::GreaterEqualConstant | number::GreaterEqualConstantJump => Pair::GreaterEqual,
+            _ => Pair::LessEqual,
+        };
+        if is_long(&self.heap, pair, b, c) {
+            // (The jump that follows looks at the register, as after an error.)
+            return self.raise(state, i.a(), compute_pair(pair, b, c));
+        }
         let order = match compare(&self.heap, b, c) {
             Ok(order) => order,
             Err(fail) => return self.raise(state, i.a(), fail),
         };
-        let truth = order.is_some_and(|order| match i.number() {
-            number::Less | number::LessConstant | number::LessJump | number::LessConstantJump => order.is_lt(),
-            number::NumberEqual | number::NumberEqualConstant => order.is_eq(),
-            number::NumberEqualJump | number::NumberEqualConstantJump => order.is_eq(),
-            number::GreaterConstant | number::GreaterConstantJump => order.is_gt(),
-            number::GreaterEqualConstant | number::GreaterEqualConstantJump => order.is_ge(),
-            _ => order.is_le(),
-        });
+        let truth = order.zip(pair.holds()).is_some_and(|(order, holds)| holds(order));
         if i.number() >= number::LessJump && i.number() <= number::NumberEqualConstantJump {
             state.pc = fused(code, state.pc, truth);
         } else {

@@ -23,6 +23,7 @@ use super::state::{Job, NotRun};
 use super::stop::Stop;
 use crate::ExitReason;
 use crate::lock::lock;
+use crate::quiet::quietly;
 use crate::world::{self, NoOutput};
 
 /// What a call shares with its handle and with the pool.
@@ -277,13 +278,5 @@ impl<R: Send + 'static> Job for Call<R> {
 impl<R> Outcome<R> {
     fn panicked(panic: Box<dyn Any + Send>) -> Self {
         Self::Panicked(ExitReason::of(NoOutput::Panicked(panic)))
-    }
-}
-
-/// Runs code whose panic would end a thread of the pool. The panic hook has reported it.
-fn quietly(f: impl FnOnce()) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(f)) {
-        // The payload may panic when it is dropped.
-        std::mem::forget(panic);
     }
 }

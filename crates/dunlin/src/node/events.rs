@@ -193,6 +193,12 @@ pub enum Limit {
         /// The node that sent it.
         peer: Peer,
     },
+    /// Another node asked for a link to a process of this one, which was not made: the exits of as many links
+    /// as its host or user may ask for have not been received yet.
+    Links {
+        /// The node that asked.
+        peer: Peer,
+    },
     /// Another node sent a message to a [bounded](crate::Bound) mailbox of this one that was full: a message
     /// was dropped, as the bound says.
     Mailbox {
@@ -256,7 +262,8 @@ pub struct Refusals {
     /// Routes to nodes of this host that have not set `relayed` ([`Limit::Admittance`]).
     pub admittances: u64,
     /// Messages for mailboxes: without the random bits of an address ([`Limit::Post`]), or for a full mailbox
-    /// ([`Limit::Mailbox`]). Signals without the random bits of a pid ([`Limit::Signal`]).
+    /// ([`Limit::Mailbox`]). Signals without the random bits of a pid ([`Limit::Signal`]), and links beyond
+    /// the limit ([`Limit::Links`]).
     pub posts: u64,
     /// Periods in which the limit of open files kept this node from accepting ([`Limit::Files`]): a period
     /// ends with the next socket that is accepted, however many attempts lie between.
@@ -277,7 +284,9 @@ impl Refusals {
             NodeEvent::Limit(Limit::Halves { .. }) => &mut self.halves,
             NodeEvent::Limit(Limit::DialBacks { .. }) => &mut self.dial_backs,
             NodeEvent::Limit(Limit::Admittance { .. }) => &mut self.admittances,
-            NodeEvent::Limit(Limit::Post { .. } | Limit::Signal { .. } | Limit::Mailbox { .. }) => &mut self.posts,
+            NodeEvent::Limit(
+                Limit::Post { .. } | Limit::Signal { .. } | Limit::Links { .. } | Limit::Mailbox { .. },
+            ) => &mut self.posts,
             NodeEvent::Limit(Limit::Files { .. }) => &mut self.files,
             NodeEvent::Stranger { .. } => &mut self.strangers,
             _ => return,
@@ -381,6 +390,11 @@ impl fmt::Display for Limit {
             Self::Signal { peer } => {
                 write!(f, "dropped a signal of {peer} for a process: it did not have the random bits of the pid")
             }
+            Self::Links { peer } => write!(
+                f,
+                "made no link that {peer} asked for: too many of its host's links have exits that no process has \
+                 received. Receive exits sooner"
+            ),
             Self::Mailbox { peer } => write!(
                 f,
                 "a message for a mailbox was dropped, since {peer} sent one while the mailbox was full. Receive sooner, \

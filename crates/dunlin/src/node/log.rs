@@ -236,6 +236,7 @@ impl NodeEvent {
                 | Limit::DialBacks { peer }
                 | Limit::Post { peer }
                 | Limit::Signal { peer }
+                | Limit::Links { peer }
                 | Limit::Mailbox { peer }
                 | Limit::Admittance { peer, .. }
                 | Limit::Peer { peer, .. },

@@ -27,6 +27,7 @@ use super::signal::{Effect, End, Link, LinkId, Signal, State};
 use super::watch::Watch;
 use super::watch::{Roused, Watcher};
 use crate::lock::lock;
+use crate::quiet::quietly;
 
 /// The mailbox that receives the exits of a process.
 pub(super) trait Exits: Send + Sync {
@@ -115,6 +116,7 @@ impl Core {
                 let delivered = exits.into_iter().map(|(exit, link)| self.deliver(exit, link));
                 delivered.fold(Roused::Nothing, Roused::and)
             }
+            Effect::Dropped(exit) => Roused::dropped(exit),
             _ => Roused::Nothing,
         }
     }
@@ -181,8 +183,7 @@ impl Core {
         };
         let exits = lock(&self.shared).rare.as_mut().and_then(|rare| rare.exits.take());
         drop(exits);
-        let Effect::Report(End { targets, sources, watchers, unread }) = effect else { return };
-        drop(unread);
+        let Effect::Report(End { targets, sources, watchers, unused }) = effect else { return };
         for (target, id) in targets {
             if let Some(target) = Self::of(target) {
                 let link = Some(Link { source: self.pid(), id });
@@ -191,6 +192,9 @@ impl Core {
         }
         sources.into_iter().for_each(|(source, id)| self.forgotten_by(source, id));
         watchers.iter().for_each(|(_, watcher)| watcher.down(&exit).wake());
+        if unused.is_some() {
+            quietly(|| drop(unused));
+        }
     }
 
     /// Makes a link from `source` to this process, and returns what that wakes.
@@ -220,11 +224,11 @@ impl Core {
         self.send_quietly(Signal::Exit { exit, link: Some(Link { source, id }) })
     }
 
-    /// Ends the link from `source` to this process.
-    pub(super) fn unlink_from(&self, source: Pid) {
-        if let Effect::Unlinked(id) = self.apply(Signal::Unlink { source }) {
-            self.forgotten_by(source, id);
-        }
+    /// Ends the link from `source` to this process. Returns the exits of it that had arrived.
+    pub(super) fn unlink_from(&self, source: Pid) -> Vec<Exit> {
+        let Effect::Unlinked(id, exits) = self.apply(Signal::Unlink { source }) else { return Vec::new() };
+        self.forgotten_by(source, id);
+        exits
     }
 
     /// Gets the exit of the source of this link, if that is at another node.

@@ -13,6 +13,7 @@ use super::payload::Payload;
 #[cfg(feature = "net")]
 use super::payload::PayloadError;
 use super::pid::Pid;
+use crate::quiet::quietly;
 use crate::scope::ScopeError;
 use crate::world::NoOutput;
 
@@ -192,7 +193,11 @@ pub enum ExitReason {
 impl ExitReason {
     pub(crate) fn of(error: NoOutput) -> Self {
         match error {
-            NoOutput::Panicked(panic) => Self::panicked(&*panic),
+            NoOutput::Panicked(panic) => {
+                let reason = Self::panicked(&*panic);
+                quietly(|| drop(panic));
+                reason
+            }
             NoOutput::Cancelled => Self::Cancelled,
         }
     }

@@ -97,7 +97,7 @@ pub fn unlink(source: Pid, target: Pid) -> Result<bool, OutsideProcess> {
         return Ok(far::request::unlink(source, target));
     }
     if let Some(target) = Core::of(target) {
-        target.unlink_from(source);
+        drop(target.unlink_from(source));
     }
     Ok(true)
 }

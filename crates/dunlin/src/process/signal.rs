@@ -63,8 +63,10 @@ pub(super) enum Effect<W> {
     Nothing,
     /// The number of the new link.
     Accepted(LinkId),
-    /// The number of the link that has ended.
-    Unlinked(LinkId),
+    /// The number of the link that has ended, and exits of it that had arrived.
+    Unlinked(LinkId, Vec<Exit>),
+    /// The exit has no effect. A value in it is a user's, so it is not dropped here.
+    Dropped(Exit),
     /// The process has already ended, with this exit.
     Ended(Exit),
     /// The monitored process has already ended, with this exit.
@@ -93,8 +95,9 @@ pub(super) struct End<W> {
     /// The sources of links to it.
     pub(super) sources: Vec<Entry>,
     pub(super) watchers: Vec<(WatchId, W)>,
-    /// What had come to end it: dropped where nothing is locked, as a payload of an exit may be.
-    pub(super) unread: Option<Box<Fatal>>,
+    /// What had come to end it, and did not. A payload of an exit may be in it: it is dropped where nothing is
+    /// locked.
+    pub(super) unused: Option<Box<Fatal>>,
 }
 
 /// The links, monitors and pending exits of a process.
@@ -143,6 +146,7 @@ impl<W> State<W> {
                 Signal::Watch { watcher } => Effect::WatchedEnd((**exit).clone(), watcher),
                 Signal::Link { .. } | Signal::Accept { .. } => Effect::Ended((**exit).clone()),
                 Signal::Look { .. } => Effect::Counts(false),
+                Signal::Exit { exit, .. } | Signal::Leave { exit } | Signal::End { exit } => Effect::Dropped(exit),
                 _ => Effect::Nothing,
             };
         }
@@ -164,8 +168,9 @@ impl<W> State<W> {
             Signal::Unlink { source } => match self.remove(Side::Source, source) {
                 Some(id) => {
                     let ended = Some(Link { source, id });
-                    self.fatal().into_iter().for_each(|fatal| fatal.exits.retain(|(_, link)| *link != ended));
-                    Effect::Unlinked(id)
+                    let fatal = self.fatal().into_iter();
+                    let exits = fatal.flat_map(|fatal| fatal.exits.extract_if(.., |(_, link)| *link == ended));
+                    Effect::Unlinked(id, exits.map(|(exit, _)| exit).collect())
                 }
                 None => Effect::Nothing,
             },
@@ -188,7 +193,11 @@ impl<W> State<W> {
                 Effect::Rouse
             }
             Signal::Leave { exit } => {
-                self.new_fatal().leaving.get_or_insert(exit);
+                let leaving = &mut self.new_fatal().leaving;
+                if leaving.is_some() {
+                    return Effect::Dropped(exit);
+                }
+                *leaving = Some(exit);
                 Effect::Rouse
             }
             Signal::Receive { exits } => {
@@ -223,7 +232,7 @@ impl<W> State<W> {
         let (more_targets, more_sources) = links.take();
         targets.extend(more_targets);
         sources.extend(more_sources);
-        End { targets, sources, watchers: watchers.take(), unread: fatal }
+        End { targets, sources, watchers: watchers.take(), unused: fatal }
     }
 
     fn rare(&mut self) -> &mut Rare<W> {
@@ -255,7 +264,7 @@ impl<W> State<W> {
 
     fn exit(&mut self, exit: Exit, link: Option<Link>) -> Effect<W> {
         if link.is_some_and(|link| !self.counts(link)) {
-            return Effect::Nothing;
+            return Effect::Dropped(exit);
         }
         if self.rare.as_ref().is_some_and(|rare| rare.receives) {
             // The link counts until the exit is received, so an unlink until then still has its effect.
@@ -265,7 +274,7 @@ impl<W> State<W> {
             if let Some(link) = link {
                 self.remove(Side::Source, link.source);
             }
-            return Effect::Nothing;
+            return Effect::Dropped(exit);
         }
         self.new_fatal().exits.push((exit, link));
         Effect::Rouse
@@ -340,7 +349,7 @@ mod tests {
         let mut state = state();
         let link = accept(&mut state, 2);
         let normal = Exit::new(pid(2), None, ExitReason::Normal);
-        assert!(matches!(state.apply(Signal::Exit { exit: normal, link: Some(link) }), Effect::Nothing));
+        assert!(matches!(state.apply(Signal::Exit { exit: normal, link: Some(link) }), Effect::Dropped(_)));
         assert_eq!(must_end(&mut state), None);
         assert_ne!(accept(&mut state, 2).id, link.id);
     }
@@ -351,11 +360,12 @@ mod tests {
         let link = accept(&mut state, 2);
         // The exit has arrived, and the process has not been polled.
         state.apply(Signal::Exit { exit: failed(2), link: Some(link) });
-        assert!(matches!(state.apply(Signal::Unlink { source: pid(2) }), Effect::Unlinked(id) if id == link.id));
+        let Effect::Unlinked(id, exits) = state.apply(Signal::Unlink { source: pid(2) }) else { unreachable!() };
+        assert_eq!((id, exits), (link.id, vec![failed(2)]));
         assert_eq!(must_end(&mut state), None);
         // The exit arrives late; meanwhile there is another link.
         let next = accept(&mut state, 2);
-        assert!(matches!(state.apply(Signal::Exit { exit: failed(2), link: Some(link) }), Effect::Nothing));
+        assert!(matches!(state.apply(Signal::Exit { exit: failed(2), link: Some(link) }), Effect::Dropped(_)));
         assert_eq!(must_end(&mut state), None);
         state.apply(Signal::Exit { exit: failed(2), link: Some(next) });
         assert_eq!(must_end(&mut state), Some(failed(2)));
@@ -383,7 +393,7 @@ mod tests {
         // One of the first, and one of the last.
         for (link, number) in [(links[0], 2), (links[4], 6)] {
             let unlinked = state.apply(Signal::Unlink { source: link.source });
-            assert!(matches!(unlinked, Effect::Unlinked(id) if id == link.id));
+            assert!(matches!(unlinked, Effect::Unlinked(id, _) if id == link.id));
             state.apply(Signal::Forget { target: pid(number), id: 10 * number });
             assert!(matches!(state.apply(Signal::Look { link }), Effect::Counts(false)));
         }
@@ -442,6 +452,6 @@ mod tests {
         // A late one gets the exit at once.
         let late = state.apply(Signal::Watch { watcher: "late" });
         assert!(matches!(late, Effect::WatchedEnd(exit, "late") if exit == failed(1)));
-        assert!(matches!(state.apply(Signal::End { exit: failed(1) }), Effect::Nothing));
+        assert!(matches!(state.apply(Signal::End { exit: failed(1) }), Effect::Dropped(_)));
     }
 }

@@ -16,6 +16,7 @@ use dunlin_core::waits::{Doing, Identities, Watch};
 use super::core::Core;
 use super::exit::{Exit, ExitReason, Outcome};
 use super::pid::{NearPid, Pid as ProcessId};
+use crate::quiet::quietly;
 use crate::scope::ScopeError;
 use crate::world::{self, Canceller, NoOutput};
 
@@ -219,7 +220,8 @@ impl Life {
     /// The body has panicked.
     #[cold]
     fn panics_in<F>(&self, mut body: Pin<&mut Option<Alone<F>>>, panic: Box<dyn Any + Send>) -> ! {
-        body.set(None);
+        // (An async block has dropped what it held; another future may panic again.)
+        quietly(|| body.set(None));
         self.panics(panic)
     }
 

@@ -21,12 +21,19 @@ pub(super) enum Roused {
     Nothing,
     Waker(Waker),
     Process(Spawned),
+    /// A value in it is a user's.
+    Exit(Box<Exit>),
     Both(Box<[Self; 2]>),
 }
 
 impl Roused {
     pub(super) fn of(waker: Option<Waker>) -> Self {
         waker.map_or(Self::Nothing, Self::Waker)
+    }
+
+    /// The exit is dropped where nothing is locked.
+    pub(super) fn dropped(exit: Exit) -> Self {
+        if exit.carried().is_some() { Self::Exit(Box::new(exit)) } else { Self::Nothing }
     }
 
     pub(super) fn and(self, other: Self) -> Self {
@@ -36,7 +43,7 @@ impl Roused {
         }
     }
 
-    /// Nothing may be locked.
+    /// Wakes it, and drops what waited for that. Nothing may be locked.
     pub(super) fn wake(self) {
         match self {
             Self::Nothing => {}
@@ -44,6 +51,7 @@ impl Roused {
             Self::Process(process) => {
                 process.rouse();
             }
+            Self::Exit(exit) => drop(exit),
             Self::Both(both) => both.into_iter().for_each(Self::wake),
         }
     }

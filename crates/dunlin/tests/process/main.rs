@@ -6,6 +6,7 @@ mod mailboxes;
 #[path = "../support/messages.rs"]
 mod messages;
 mod monitors;
+mod panics;
 mod selective;
 
 use std::future::Future;

@@ -2,7 +2,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Poll;
-use std::time::Instant;
 
 use dunlin::prelude::*;
 use dunlin::{Mailbox, MailboxError, mailbox, receive};
@@ -73,33 +72,6 @@ fn a_marked_receive_tests_nothing_that_was_there_before() {
         for n in 0..100_000 {
             assert_eq!(mailbox.recv().await, Ok(n));
         }
-    });
-}
-
-/// The time of a question and its answer, with a mark.
-async fn asked(mailbox: &mut Mailbox<u32>, times: u32) -> std::time::Duration {
-    let address = mailbox.address();
-    let began = Instant::now();
-    for n in 0..times {
-        let mut reply = mailbox.mark();
-        address.send(n).unwrap();
-        assert_eq!(reply.recv_if(|m| *m == n).await, Ok(n));
-    }
-    began.elapsed()
-}
-
-#[test]
-fn a_marked_receive_costs_the_same_with_a_full_mailbox() {
-    in_order(async {
-        let (_, mut empty) = mailbox();
-        let (address, mut full) = mailbox();
-        (0..100_000).for_each(|_| address.send(u32::MAX).unwrap());
-        full.len();
-        let best = [asked(&mut empty, 10_000).await, asked(&mut empty, 10_000).await];
-        let beside = [asked(&mut full, 10_000).await, asked(&mut full, 10_000).await];
-        println!("10,000 marked receives: {best:?} with an empty mailbox, {beside:?} with 100,000 messages");
-        // (Searching the others would take a hundred thousand times as long.)
-        assert!(beside.iter().min() < best.iter().min().map(|best| *best * 20).as_ref());
     });
 }
 

@@ -1,16 +1,14 @@
 //! Ports, reading and writing.
 
-use super::super::fail::{Fail, Result};
+use super::super::fail::{Fail, Result, wrong_type};
 use super::super::machine::Machine;
 use super::super::run::truth;
 use super::Row;
 use super::text::char_argument;
 use crate::heap::Tag;
-use crate::heap::word::{EOF, Word, character, fixnum};
-use crate::num::is_long;
-use crate::print::{self, Style};
+use crate::heap::word::{EOF, NIL, PAIR, TAG_MASK, Word, character, fixnum};
+use crate::print::{self, Style, Texts, Unshown};
 use crate::proc::PortKind;
-use crate::value;
 
 pub(super) const TABLE: &[Row] = &[
     ("%console", 0, 0, |m, _| Ok(m.console())),
@@ -60,20 +58,50 @@ pub(super) const TABLE: &[Row] = &[
     ("%port-open?", 1, 1, |m, a| Ok(truth(m.is_open(a[0])?))),
     ("port-process", 1, 1, |m, a| m.port_process(a[0])),
     ("close-port", 1, 1, |m, a| m.close(a[0])),
+    ("%show-long", 4, 4, show_long),
     ("eof-object", 0, 0, |_, _| Ok(EOF)),
     ("eof-object?", 1, 1, |_, a| Ok(truth(a[0] == EOF))),
 ];
 
 fn show(machine: &mut Machine, arguments: &[Word], style: Style) -> Result {
-    if machine.heap.tag(arguments[0]) == Some(Tag::Bignum)
-        && value::number(&machine.heap, arguments[0]).is_some_and(|number| is_long(&number))
-    {
-        return Err(Fail::Call("%show-long", arguments.to_vec()));
+    show_with(machine, arguments[0], arguments[1], style, &Texts::new())
+}
+
+/// The texts of long numbers were computed elsewhere: a list of pairs has them.
+fn show_long(machine: &mut Machine, arguments: &[Word]) -> Result {
+    let &[style, object, port, mut pairs] = arguments else { return Err(wrong_type("four arguments", NIL)) };
+    let style = STYLES.into_iter().find(|known| fixnum(*known as i64) == style);
+    let style = style.ok_or_else(|| wrong_type("a style", arguments[0]))?;
+    let mut texts = Texts::new();
+    while pairs & TAG_MASK == PAIR {
+        let pair = machine.heap.car(pairs);
+        if pair & TAG_MASK != PAIR {
+            return Err(wrong_type("a pair", pair));
+        }
+        texts.insert(machine.heap.car(pair), machine.text_argument(machine.heap.cdr(pair))?);
+        pairs = machine.heap.cdr(pairs);
     }
-    let text = print::within(&machine.heap, &machine.commons.program.symbols, arguments[0], style, print::TEXT_MAX);
-    let too_long = |_| Fail::Raise("limit", format!("the text is longer than {} bytes", print::TEXT_MAX), vec![]);
-    let text = text.map_err(too_long)?;
+    show_with(machine, object, port, style, &texts)
+}
+
+const STYLES: [Style; 3] = [Style::Display, Style::Write, Style::Shared];
+
+fn show_with(machine: &mut Machine, object: Word, port: Word, style: Style, texts: &Texts) -> Result {
+    let symbols = &machine.commons.program.symbols;
+    let text = match print::shown(&machine.heap, symbols, object, style, print::TEXT_MAX, texts) {
+        Ok(text) => text,
+        Err(Unshown::TooLong) => {
+            let message = format!("the text is longer than {} bytes", print::TEXT_MAX);
+            return Err(Fail::Raise("limit", message, vec![]));
+        }
+        Err(Unshown::Numbers(numbers)) if texts.is_empty() => {
+            let numbers = machine.heap.list(&numbers, NIL);
+            return Err(Fail::Call("%show-numbers", vec![fixnum(style as i64), object, port, numbers]));
+        }
+        // Others than those that were computed: a number was exchanged for a copy meanwhile.
+        Err(Unshown::Numbers(_)) => print::value(&machine.heap, symbols, object, style, print::TEXT_MAX),
+    };
     machine.charge += text.len() as u64 / 16;
     machine.heap.reserve(text.len() / 8)?;
-    machine.print(arguments[1], &text)
+    machine.print(port, &text)
 }

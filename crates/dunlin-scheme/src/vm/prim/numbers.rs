@@ -1,7 +1,5 @@
 //! Numbers.
 
-use std::cmp::Ordering;
-
 use super::super::fail::{Fail, Result, wrong_type};
 use super::super::long::{compute_integer_root, compute_number, compute_pair, compute_square_root, compute_text};
 use super::super::machine::Machine;
@@ -22,11 +20,11 @@ pub(super) const TABLE: &[Row] = &[
     ("exact?", 1, 1, |m, a| Ok(truth(number(m, a[0])?.is_exact()))),
     ("%finite?", 1, 1, |m, a| Ok(truth(number(m, a[0])?.is_exact() || number(m, a[0])?.to_f64().is_finite()))),
     ("nan?", 1, 1, |m, a| Ok(truth(matches!(number(m, a[0])?, Number::Flo(value) if value.is_nan())))),
-    ("=", 1, ANY, |m, a| ordered(m, a, |o| o == Ordering::Equal)),
-    ("<", 1, ANY, |m, a| ordered(m, a, |o| o == Ordering::Less)),
-    (">", 1, ANY, |m, a| ordered(m, a, |o| o == Ordering::Greater)),
-    ("<=", 1, ANY, |m, a| ordered(m, a, |o| o != Ordering::Greater)),
-    (">=", 1, ANY, |m, a| ordered(m, a, |o| o != Ordering::Less)),
+    ("=", 1, ANY, |m, a| ordered(m, a, Pair::Equal)),
+    ("<", 1, ANY, |m, a| ordered(m, a, Pair::Less)),
+    (">", 1, ANY, |m, a| ordered(m, a, Pair::Greater)),
+    ("<=", 1, ANY, |m, a| ordered(m, a, Pair::LessEqual)),
+    (">=", 1, ANY, |m, a| ordered(m, a, Pair::GreaterEqual)),
     ("%sign", 1, 1, |m, a| Ok(crate::heap::word::fixnum(i64::from(number(m, a[0])?.sign())))),
     ("+", 0, ANY, |m, a| sum(m, a, Number::Fix(0), linear_cost, Number::add, Pair::Add)),
     ("*", 0, ANY, |m, a| sum(m, a, Number::Fix(1), product_cost, Number::mul, Pair::Multiply)),
@@ -154,12 +152,18 @@ fn put(machine: &mut Machine, result: std::result::Result<Number, NumError>) -> 
     Ok(value::of_number(&mut machine.heap, &value))
 }
 
-fn ordered(machine: &mut Machine, arguments: &[Word], holds: fn(Ordering) -> bool) -> Result {
+fn ordered(machine: &mut Machine, arguments: &[Word], pair: Pair) -> Result {
     let mut all = true;
     let mut last = number(machine, arguments[0])?;
     for word in &arguments[1..] {
         let next = number(machine, *word)?;
-        all &= last.compare(&next).is_some_and(holds);
+        if pair.is_long(&last, &next) {
+            // The comparison ends where one does not hold; what is no number is an error all the same.
+            arguments.iter().try_for_each(|word| number(machine, *word).map(drop))?;
+            let all = machine.heap.list(arguments, NIL);
+            return Err(Fail::Call("%long-ordered", vec![fixnum(pair as i64), all]));
+        }
+        all &= last.compare(&next).zip(pair.holds()).is_some_and(|(order, holds)| holds(order));
         last = next;
     }
     Ok(truth(all))

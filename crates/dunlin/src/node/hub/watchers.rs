@@ -87,6 +87,7 @@ impl Hub {
             Declined::Half(channel) => Limit::Halves { peer, name: self.name_of(channel) },
             Declined::Post(_) => Limit::Post { peer },
             Declined::Signal(_) => Limit::Signal { peer },
+            Declined::Link(_) => Limit::Links { peer },
             Declined::DialBack => Limit::DialBacks { peer },
             Declined::Admittance(to) => {
                 let Some(to) = self.lives.get(&to) else { return };

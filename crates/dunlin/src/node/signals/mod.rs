@@ -298,12 +298,13 @@ impl Driver {
             SignalHears::Link { by, source, target } => self.hear_link(state, now, by, source, target),
             SignalHears::Unlink { by, source, target } => {
                 let (target, processes) = (state.permitted(now, by, target), state.signals.processes);
-                if let (Some(target), Some(processes)) = (target, processes)
-                    && let Some(id) = processes.unlink(self.number, state.named(source), target)
-                {
-                    state.end_link(now, (target.number, id));
-                }
-                None
+                target.zip(processes).and_then(|(target, processes)| {
+                    let (id, later) = processes.unlink(self.number, state.named(source), target);
+                    if let Some(id) = id {
+                        state.end_link(now, (target.number, id));
+                    }
+                    later
+                })
             }
             SignalHears::Exit { by, to, from, exit } => {
                 let receipt = ExitReceipt { node: Arc::downgrade(self), by, bytes: exit.bytes() };
@@ -354,7 +355,11 @@ impl Driver {
             true => Where::Here(state.permitted(now, by, source)?),
             false => Where::There(source),
         };
-        let (id, told) = match processes.link(self.number, from, target) {
+        let Some(held) = state.signals.room_for_link(state.machine.source_of(by)) else {
+            state.machine.link_refused(now, by, target.number);
+            return None;
+        };
+        let (id, told) = match processes.link(self.number, from, target, held) {
             Linking::Watch(id, told) => (id, told),
             Linking::Done(later) => return later,
         };

@@ -4,11 +4,16 @@
 use std::sync::Arc;
 
 use dunlin_proto::id::{NodeId, ProcessId};
-use dunlin_proto::wire::Exit;
+use dunlin_proto::wire::{Exit, limits};
 use dunlin_sorted::SortedMap;
 use sha2::{Digest, Sha512};
 
+use crate::net::Source;
 use crate::world;
+
+/// How many links of one source a node keeps, from when they are asked for until their exits are received: as
+/// many as two nodes may have.
+const LINKS_MAX: usize = limits::WATCHES;
 
 /// A process of this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,11 +71,11 @@ pub(crate) trait Processes: Sync {
 
     fn unwatch(&self, of: Here, watch: u64);
 
-    /// Links `target`.
-    fn link(&self, via: u64, source: Where, target: Here) -> Linking;
+    /// Links `target`. `held` is dropped when the link has ended, and its exit has been received.
+    fn link(&self, via: u64, source: Where, target: Here, held: Arc<dyn Send + Sync>) -> Linking;
 
-    /// Ends that link. `Some`: the target has had it, under this number.
-    fn unlink(&self, via: u64, source: Where, target: Here) -> Option<u64>;
+    /// Ends that link. `Some`: the target has had it, under this number, and its source is at another node.
+    fn unlink(&self, via: u64, source: Where, target: Here) -> (Option<u64>, Later);
 
     /// `held` is dropped when the exit has been received.
     fn exit(&self, via: u64, to: Here, from: Where, ended: Ended, held: Arc<dyn Send + Sync>) -> Later;
@@ -113,6 +118,9 @@ pub(in crate::node) struct Signals {
     pub(super) asked: SortedMap<u64, Asked>,
     /// The watches that are links, by the numbers of the target and of the link.
     pub(super) links: SortedMap<(u64, u64), (NodeId, u64)>,
+    /// For each source, what its links keep: those that its nodes have asked for, and whose exits have not
+    /// been received.
+    linked_by: SortedMap<Source, Arc<()>>,
     /// The watches of other nodes, with the process and the number that it knows each by.
     pub(super) here: SortedMap<(NodeId, u64), (Here, u64)>,
 }
@@ -124,6 +132,7 @@ impl Default for Signals {
             processes: None,
             asked: SortedMap::new(),
             links: SortedMap::new(),
+            linked_by: SortedMap::new(),
             here: SortedMap::new(),
         }
     }
@@ -138,6 +147,16 @@ impl Signals {
     /// The bits that show a process to be one of this node, and let no node send to it.
     pub(super) fn name(&self, number: u64) -> u64 {
         self.key.bits(b"name", number)
+    }
+
+    /// For one more link that a node of this source asks for. `None`: there are too many. (The exit of a link
+    /// takes memory until it is received, however the link ended.)
+    pub(super) fn room_for_link(&mut self, by: Source) -> Option<Arc<()>> {
+        if !self.linked_by.contains_key(&by) {
+            self.linked_by.retain(|_, kept| Arc::strong_count(kept) > 1);
+        }
+        let kept = self.linked_by.get_or_default(by);
+        if Arc::strong_count(kept) > LINKS_MAX { None } else { Some(kept.clone()) }
     }
 
     pub(super) fn take_asked(&mut self, watch: u64) -> Option<Asked> {

@@ -8,7 +8,7 @@ use super::super::exit::Exit;
 use super::super::signal::{Effect, Link, Signal};
 use super::super::watch::{Roused, Watch};
 use super::exit::{from_node, local, pid, to_node};
-use super::out::told;
+use super::out::told_of;
 use crate::node::signals::{Ended, Here, Later, Linking, Processes, Report, Where};
 
 pub(super) static HERE: Local = Local;
@@ -32,27 +32,28 @@ impl Processes for Local {
         }
     }
 
-    fn link(&self, via: u64, source: Where, target: Here) -> Linking {
+    fn link(&self, via: u64, source: Where, target: Here, held: Arc<dyn Send + Sync>) -> Linking {
         let source = pid(via, source);
         let Some(target) = Core::of(local(target)) else { return Linking::Done(None) };
         if !source.is_far() {
             return Linking::Done(target.link_from(source).later());
         }
         match target.apply(Signal::Accept { source }) {
-            Effect::Accepted(id) => Linking::Watch(id, told(source, target.watcher_of(Link { source, id }))),
+            Effect::Accepted(id) => Linking::Watch(id, told_of(source, target.watcher_of(Link { source, id }), held)),
             _ => Linking::Done(None),
         }
     }
 
-    fn unlink(&self, via: u64, source: Where, target: Here) -> Option<u64> {
-        let (source, target) = (pid(via, source), Core::of(local(target))?);
+    fn unlink(&self, via: u64, source: Where, target: Here) -> (Option<u64>, Later) {
+        let (source, Some(target)) = (pid(via, source), Core::of(local(target))) else { return (None, None) };
         if !source.is_far() {
-            target.unlink_from(source);
-            return None;
+            let exits = target.unlink_from(source).into_iter().map(Roused::dropped);
+            return (None, exits.fold(Roused::Nothing, Roused::and).later());
         }
+        // (An exit from another node has no value of a user's in it.)
         match target.apply(Signal::Unlink { source }) {
-            Effect::Unlinked(id) => Some(id),
-            _ => None,
+            Effect::Unlinked(id, _) => (Some(id), None),
+            _ => (None, None),
         }
     }
 

@@ -13,23 +13,31 @@ use crate::node::signals::{self, Ended, Later, Told};
 struct Asked {
     of: Pid,
     watcher: Watcher,
+    /// For a link that another node has asked for: dropped when its exit has been received.
+    held: Option<Arc<dyn Send + Sync>>,
 }
 
 impl Told for Asked {
     fn down(&self, via: u64, ended: Ended) -> Later {
-        self.watcher.down(&from_node(self.of, via, ended)).later()
+        let exit = from_node(self.of, via, ended);
+        let exit = match &self.held {
+            Some(held) => exit.holding(held.clone()),
+            None => exit,
+        };
+        self.watcher.down(&exit).later()
     }
 }
 
-pub(super) fn told(of: Pid, watcher: Watcher) -> Arc<dyn Told> {
-    Arc::new(Asked { of, watcher })
+/// What learns of the end of the source of a link that another node has asked for.
+pub(super) fn told_of(of: Pid, watcher: Watcher, held: Arc<dyn Send + Sync>) -> Arc<dyn Told> {
+    Arc::new(Asked { of, watcher, held: Some(held) })
 }
 
 /// Watches a process of another node. `None`: the watcher has got an exit. `link`: the numbers of the target
 /// and of the link, if it is one.
 pub(in super::super) fn watch(of: Pid, watcher: Watcher, link: Option<(u64, u64)>) -> Option<u64> {
     match of.id_there() {
-        Some((id, via)) => signals::watch(via, id, told(of, watcher), link),
+        Some((id, via)) => signals::watch(via, id, Arc::new(Asked { of, watcher, held: None }), link),
         None => {
             watcher.down(&Exit::new(of, None, ExitReason::NoSuchProcess)).wake();
             None

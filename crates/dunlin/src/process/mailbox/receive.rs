@@ -35,13 +35,15 @@ pub struct Mailbox<M> {
     list: VecDeque<Entry<M>>,
     /// Where a receive begins.
     mark: usize,
+    /// How many of the oldest messages in the list have lost their places, and are still to be dropped.
+    pushed_out: usize,
     /// The process that it belongs to, or the code outside of every process.
     owner: Option<NearPid>,
 }
 
 impl<M> Mailbox<M> {
     pub(super) fn new(shared: Arc<Shared<M>>) -> Self {
-        Self { shared, list: VecDeque::new(), mark: 0, owner: None }
+        Self { shared, list: VecDeque::new(), mark: 0, pushed_out: 0, owner: None }
     }
 
     /// Another handle of its address.
@@ -274,11 +276,12 @@ impl<M> Mailbox<M> {
 
     /// Drops the oldest messages that have lost their places. Returns the indices that they had, in order.
     fn drop_pushed_out(&mut self) -> Vec<usize> {
-        let mut left = self.shared.take_pushed_out();
+        self.pushed_out += self.shared.take_pushed_out();
         let (mut indices, mut index) = (Vec::new(), 0);
-        while left > 0 && index < self.list.len() {
+        while self.pushed_out > 0 && index < self.list.len() {
             if self.list[index].is_post() {
-                left -= 1;
+                // (The drop may panic: the others are dropped by the next receive.)
+                self.pushed_out -= 1;
                 indices.push(index);
                 let dropped = self.remove(index);
                 drop(dropped);
@@ -368,7 +371,8 @@ impl<'a, M> Scan<'a, M> {
     ) -> Poll<Result<(R, M), MailboxError>> {
         let mailbox = &mut *self.mailbox;
         mailbox.own()?;
-        let mut next = self.next.unwrap_or(mailbox.mark);
+        // (After a panic it begins again.)
+        let mut next = self.next.take().unwrap_or(mailbox.mark);
         loop {
             for index in mailbox.drop_pushed_out() {
                 next -= usize::from(index < next);
