@@ -457,11 +457,12 @@ impl Server for Successor {
 /// How many messages a mailbox has that nothing receives.
 const UNREAD: u64 = 100_000;
 
-/// A mailbox with so many messages, which the receiver has seen.
-fn unread(messages: u64) -> (Address<u64>, Mailbox<u64>) {
+/// A mailbox with so many messages, which the receiver has seen. (The program `post` alone has mailboxes of its
+/// type, so that the compiler treats them as it does in a program of users.)
+fn unread(messages: u64) -> (Address<i64>, Mailbox<i64>) {
     let (address, mut mailbox) = mailbox();
     for _ in 0..messages {
-        address.send(u64::MAX).expect("the mailbox is open");
+        address.send(-1).expect("the mailbox is open");
     }
     assert_eq!(mailbox.len() as u64, messages);
     (address, mailbox)
@@ -483,13 +484,13 @@ async fn server_calls(messages: u64, n: u64) {
 async fn asked(messages: u64, n: u64) {
     let client = dunlin::spawn(async move {
         let (own, mut mailbox) = unread(messages);
-        let (questions, mut asked) = dunlin::mailbox::<u64>();
+        let (questions, mut asked) = dunlin::mailbox::<i64>();
         fork(async move {
             while let Ok(number) = asked.recv().await {
                 own.send(number + 1).expect("the mailbox is open");
             }
         });
-        for number in 0..n {
+        for number in 0..n as i64 {
             let mut answer = mailbox.mark();
             questions.send(number).expect("the other process waits");
             assert_eq!(answer.recv_if(|answer| *answer == number + 1).await, Ok(number + 1));

@@ -275,8 +275,14 @@ impl<M> Mailbox<M> {
     }
 
     /// Drops the oldest messages that have lost their places. Returns the indices that they had, in order.
+    #[inline]
     fn drop_pushed_out(&mut self) -> Vec<usize> {
         self.pushed_out += self.shared.take_pushed_out();
+        if self.pushed_out == 0 { Vec::new() } else { self.drop_the_oldest() }
+    }
+
+    #[cold]
+    fn drop_the_oldest(&mut self) -> Vec<usize> {
         let (mut indices, mut index) = (Vec::new(), 0);
         while self.pushed_out > 0 && index < self.list.len() {
             if self.list[index].is_post() {
