@@ -457,8 +457,8 @@ impl Server for Successor {
 /// How many messages a mailbox has that nothing receives.
 const UNREAD: u64 = 100_000;
 
-/// A mailbox with so many messages, which the receiver has seen. (The program `post` alone has mailboxes of its
-/// type, so that the compiler treats them as it does in a program of users.)
+/// A mailbox with so many messages, which the receiver has seen. (The program `post` alone has mailboxes of
+/// its type, so that the compiler treats them as it does in a program of users.)
 fn unread(messages: u64) -> (Address<i64>, Mailbox<i64>) {
     let (address, mut mailbox) = mailbox();
     for _ in 0..messages {

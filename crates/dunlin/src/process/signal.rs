@@ -95,8 +95,8 @@ pub(super) struct End<W> {
     /// The sources of links to it.
     pub(super) sources: Vec<Entry>,
     pub(super) watchers: Vec<(WatchId, W)>,
-    /// What had come to end it, and did not. A payload of an exit may be in it: it is dropped where nothing is
-    /// locked.
+    /// What had come to end it, and did not. A payload of an exit may be in it: it is dropped where nothing
+    /// is locked.
     pub(super) unused: Option<Box<Fatal>>,
 }
 
