@@ -123,7 +123,8 @@ impl Post {
         }
         // (Otherwise the task runs.)
         if let Ok(mut desk) = self.desk.try_lock() {
-            let is_idle = self.since.load(Ordering::Acquire) == 0;
+            // (One that parts waits for its socket alone.)
+            let is_idle = self.since.load(Ordering::Acquire) == 0 && !desk.carrier.is_parting();
             if is_idle && self.overdue.swap(true, Ordering::Relaxed) {
                 self.overdue.store(false, Ordering::Relaxed);
                 desk.shift += 1;
