@@ -123,8 +123,7 @@ impl Post {
         }
         // (Otherwise the task runs.)
         if let Ok(mut desk) = self.desk.try_lock() {
-            // (One that parts waits for its socket alone.)
-            let is_idle = self.since.load(Ordering::Acquire) == 0 && !desk.carrier.is_parting();
+            let is_idle = self.since.load(Ordering::Acquire) == 0;
             if is_idle && self.overdue.swap(true, Ordering::Relaxed) {
                 self.overdue.store(false, Ordering::Relaxed);
                 desk.shift += 1;
