@@ -9,6 +9,7 @@ use std::task::{Context, Wake, Waker};
 use super::id::Half;
 use super::watch::Watch;
 use crate::lock::lock;
+use crate::world;
 
 /// A task that can be woken from anywhere, and remembers that it was; and the channels that it has to work
 /// on.
@@ -29,6 +30,8 @@ pub(crate) struct Bell {
     waiting: AtomicUsize,
     /// No task looks at those any more. It is set under that lock.
     closed: AtomicBool,
+    /// The woken task must not wait until the thread that rings has finished its work.
+    for_anybody: bool,
 }
 
 /// The socket that a bell's task serves.
@@ -59,10 +62,18 @@ thread_local! {
 }
 
 impl Bell {
+    /// The bell of a task that watches others, among them those that ring: users' code may hold them up.
+    pub(super) fn of_who_looks() -> Self {
+        Self { for_anybody: true, ..Self::default() }
+    }
+
     pub(crate) fn ring(&self) {
         // Not within the lock: the woken task may wait again at once.
         if let Some(waker) = self.take_waker() {
             waker.wake();
+            if self.for_anybody {
+                world::let_anybody_run_it();
+            }
             if let Some(socket) = self.socket.get() {
                 socket.watch.begin();
             }

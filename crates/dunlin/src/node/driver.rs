@@ -69,7 +69,7 @@ impl State {
 impl Driver {
     pub(crate) fn new(machine: Machine, networks: Networks, dial_max: Duration, hub: Hub, log: Log) -> Arc<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        let bell = Arc::new(Bell::default());
+        let bell = Arc::new(Bell::of_who_looks());
         let driver = Arc::new(Self {
             number: COUNT.fetch_add(1, Ordering::Relaxed),
             log,
