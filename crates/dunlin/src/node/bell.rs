@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Context, Wake, Waker};
 
 use super::id::Half;
-use super::watch::Watch;
 use crate::lock::lock;
 use crate::world;
 
@@ -23,8 +22,8 @@ pub(crate) struct Bell {
     is_called: AtomicBool,
     /// Users' code may keep the task.
     is_at_work: AtomicBool,
-    /// What the task serves, if that is a socket.
-    socket: OnceLock<Socket>,
+    /// The node, and the socket that its task serves.
+    socket: OnceLock<(u64, Weak<dyn Writes>)>,
     stirred: Mutex<VecDeque<Half>>,
     /// How many channels that has. It changes only under that lock.
     waiting: AtomicUsize,
@@ -32,14 +31,6 @@ pub(crate) struct Bell {
     closed: AtomicBool,
     /// The woken task must not wait until the thread that rings has finished its work.
     for_anybody: bool,
-}
-
-/// The socket that a bell's task serves.
-struct Socket {
-    /// The number of its node.
-    node: u64,
-    writes: Weak<dyn Writes>,
-    watch: Arc<Watch>,
 }
 
 /// How the task of a bell waits.
@@ -74,15 +65,7 @@ impl Bell {
             if self.for_anybody {
                 world::let_anybody_run_it();
             }
-            if let Some(socket) = self.socket.get() {
-                socket.watch.begin();
-            }
         }
-    }
-
-    /// A waker that rings.
-    pub(super) fn waker(self: &Arc<Self>) -> Waker {
-        Waker::from(Arc::new(Rings(self.clone())))
     }
 
     /// Rings, and returns the waker of the task if it waits.
@@ -98,10 +81,7 @@ impl Bell {
     /// a runtime wakes another thread, which costs more than the write.
     fn ring_later(self: &Arc<Self>) -> Option<Waker> {
         let mut waker = Some(self.take_waker()?);
-        if let Some(Socket { node, writes, watch }) = self.socket.get() {
-            if let Some(looker) = watch.begin_later() {
-                waker = waker.map(|waker| Waker::from(Arc::new(Both(waker, looker.clone()))));
-            }
+        if let Some((node, socket)) = self.socket.get() {
             // (Without it, at the end of the thread, the task is woken.)
             let _ = LAST.try_with(|last| {
                 let (last_node, last) = &mut *last.borrow_mut();
@@ -111,7 +91,7 @@ impl Bell {
                 // (Nodes may run in different runtimes, of which one may end.)
                 let called = if last_node == node { last.upgrade() } else { None };
                 if let Some(called) = called {
-                    called.take_along(writes, &mut waker);
+                    called.take_along(socket, &mut waker);
                 }
                 if waker.is_some() {
                     (*last_node, *last) = (*node, Arc::downgrade(self));
@@ -139,13 +119,8 @@ impl Bell {
         self.is_at_work.store(is_at_work, Ordering::Release);
     }
 
-    pub(super) fn serves(&self, node: u64, writes: Weak<dyn Writes>, watch: Arc<Watch>) {
-        let _ = self.socket.set(Socket { node, writes, watch });
-    }
-
-    /// Whether the task has been woken, and has neither run nor ended since.
-    pub(super) fn is_due(&self) -> bool {
-        self.rung.load(Ordering::Acquire) && !self.is_waiting() && !self.is_closed()
+    pub(super) fn serves(&self, node: u64, socket: Weak<dyn Writes>) {
+        let _ = self.socket.set((node, socket));
     }
 
     /// Whether the task has looked at the bell since it was last called, and waits.
@@ -284,7 +259,7 @@ impl EndWaker {
         if let Some(bell) = lock(&self.carrier).as_ref().filter(|bell| !bell.is_closed()) {
             return bell.ring_later();
         }
-        self.common.upgrade().map(|bell| bell.waker())
+        self.common.upgrade().map(|bell| Waker::from(Arc::new(Rings(bell))))
     }
 
     /// Lists the channel elsewhere: no task looks any more where it was listed.
@@ -308,16 +283,6 @@ impl Wake for EndWaker {
         if !self.stirred.swap(true, Ordering::SeqCst) {
             self.list_anew();
         }
-    }
-}
-
-/// Wakes two tasks.
-struct Both(Waker, Waker);
-
-impl Wake for Both {
-    fn wake(self: Arc<Self>) {
-        self.0.wake_by_ref();
-        self.1.wake_by_ref();
     }
 }
 
@@ -361,8 +326,7 @@ mod tests {
     /// The bell of a waiting task of this node.
     fn waiting(node: u64) -> (Arc<Bell>, Arc<Socket>, Arc<Task>) {
         let (bell, socket, task) = (Arc::<Bell>::default(), Arc::<Socket>::default(), Arc::<Task>::default());
-        let watch = Arc::new(Watch::new(Waker::noop().clone()));
-        bell.serves(node, Arc::downgrade(&socket) as Weak<dyn Writes>, watch);
+        bell.serves(node, Arc::downgrade(&socket) as Weak<dyn Writes>);
         wait(&bell, &task);
         (bell, socket, task)
     }
