@@ -231,7 +231,7 @@ impl Raw {
     /// # Safety
     ///
     /// The keys of the entries are `K`s.
-    unsafe fn search<K: Borrow<Q>, Q: Ord + ?Sized>(&self, key: &Q, shape: &Shape) -> Result<Place, Place> {
+    unsafe fn search_tree<K: Borrow<Q>, Q: Ord + ?Sized>(&self, key: &Q, shape: &Shape) -> Result<Place, Place> {
         // SAFETY: an index below `len` has an entry, which begins with its key.
         let other = |chunk: &Chunk, at| unsafe { chunk.at(at, shape).cast::<K>().as_ref() }.borrow();
         // The last chunk whose first key is not above this one.
@@ -253,17 +253,17 @@ impl Raw {
         Err(Place { chunk, at })
     }
 
-    /// As [`search`](Self::search), and what it finds is found last.
+    /// As [`search_tree`](Self::search_tree), and what it finds is found last.
     ///
     /// # Safety
     ///
-    /// As of `search`.
+    /// As of `search_tree`.
     unsafe fn search_on<K: Borrow<Q>, Q: Ord + ?Sized>(&self, key: &Q, shape: &Shape) -> Result<Place, Place> {
         if self.len == 0 {
             return Err(Place::START);
         }
         // SAFETY: as this method's.
-        let place = unsafe { self.search::<K, Q>(key, shape)? };
+        let place = unsafe { self.search_tree::<K, Q>(key, shape)? };
         self.last.store(place.number(), Ordering::Relaxed);
         Ok(place)
     }
@@ -272,7 +272,7 @@ impl Raw {
     ///
     /// # Safety
     ///
-    /// As of `search`.
+    /// As of `search_tree`.
     #[inline(always)]
     unsafe fn found_last<K: Borrow<Q>, Q: Ord + ?Sized>(&self, key: &Q, shape: &Shape) -> Option<(Place, NonNull<u8>)> {
         let last = Place::of(self.last.load(Ordering::Relaxed));
@@ -287,7 +287,7 @@ impl Raw {
     ///
     /// # Safety
     ///
-    /// As of `search`.
+    /// As of `search_tree`.
     #[inline]
     unsafe fn locate<K: Borrow<Q>, Q: Ord + ?Sized>(&self, key: &Q, shape: &Shape) -> Option<NonNull<u8>> {
         // SAFETY: as this method's.
@@ -303,7 +303,7 @@ impl Raw {
     ///
     /// # Safety
     ///
-    /// As of `search`.
+    /// As of `search_tree`.
     #[inline(never)]
     unsafe fn locate_on<K: Borrow<Q>, Q: Ord + ?Sized>(&self, key: &Q, shape: &Shape) -> Option<NonNull<u8>> {
         // SAFETY: as this method's.
@@ -314,7 +314,7 @@ impl Raw {
     ///
     /// # Safety
     ///
-    /// As of `search`.
+    /// As of `search_tree`.
     #[inline(never)]
     unsafe fn find<K: Borrow<Q>, Q: Ord + ?Sized>(&self, key: &Q, shape: &Shape) -> Result<Place, Place> {
         // SAFETY: as this method's.
@@ -548,7 +548,7 @@ impl<K, V> Chunks<K, V> {
         K: Borrow<Q>,
     {
         // SAFETY: the keys are `K`s.
-        unsafe { self.raw.search::<K, Q>(key, Self::SHAPE) }
+        unsafe { self.raw.search_tree::<K, Q>(key, Self::SHAPE) }
     }
 
     /// The entry of this key.
