@@ -100,6 +100,16 @@ impl Chunk {
         unsafe { self.entries.add(at * shape.entry.size()) }
     }
 
+    /// The key of the entry of this index.
+    ///
+    /// # Safety
+    ///
+    /// `at` is below `len`, and the keys of the entries are `K`s.
+    unsafe fn key<K>(&self, at: usize, shape: &Shape) -> &K {
+        // SAFETY: as this method's; an entry begins with its key.
+        unsafe { self.at(at, shape).cast().as_ref() }
+    }
+
     /// # Safety
     ///
     /// `capacity` is not below `len`, and at most 128.
@@ -232,19 +242,23 @@ impl Raw {
     ///
     /// The keys of the entries are `K`s.
     unsafe fn search_tree<K: Borrow<Q>, Q: Ord + ?Sized>(&self, key: &Q, shape: &Shape) -> Result<Place, Place> {
-        // SAFETY: an index below `len` has an entry, which begins with its key.
-        let other = |chunk: &Chunk, at| unsafe { chunk.at(at, shape).cast::<K>().as_ref() }.borrow();
         // The last chunk whose first key is not above this one.
         let (mut chunk, mut above) = (0, self.chunks.len());
         while above - chunk > 1 {
             let middle = usize::midpoint(chunk, above);
-            if other(&self.chunks[middle], 0) <= key { chunk = middle } else { above = middle }
+            // SAFETY: no chunk of several is empty.
+            if unsafe { self.chunks[middle].key::<K>(0, shape) }.borrow() <= key {
+                chunk = middle
+            } else {
+                above = middle
+            }
         }
         let Some(entries) = self.chunks.get(chunk) else { return Err(Place::START) };
         let (mut at, mut above) = (0, entries.len());
         while at < above {
             let middle = usize::midpoint(at, above);
-            match other(entries, middle).cmp(key) {
+            // SAFETY: the index is below `len`.
+            match unsafe { entries.key::<K>(middle, shape) }.borrow().cmp(key) {
                 std::cmp::Ordering::Less => at = middle + 1,
                 std::cmp::Ordering::Greater => above = middle,
                 std::cmp::Ordering::Equal => return Ok(Place { chunk, at: middle }),
