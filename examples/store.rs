@@ -9,13 +9,13 @@
 //!  clients ───────────────────── calls ────────────────────┘
 //! ```
 //!
-//! A shard that dies loses what it had stored: its successor is a new generation. Each shard posts the requests
-//! that it applies to a ledger, which outlives it. The example checks that each call ends, with an answer or a
-//! typed error; that no request is applied twice, be it by two generations; and that none is applied that a call
-//! has reported as not taken.
+//! A shard that dies loses what it had stored: its successor is a new generation. Each shard posts the
+//! requests that it applies to a ledger, which outlives it. The example checks that each call ends, with an
+//! answer or a typed error; that no request is applied twice, be it by two generations; and that none is
+//! applied that a call has reported as not taken.
 //!
-//! Run it: `cargo run --release --example store [seconds [seed]]`. The gate runs it for 5 s. A run of 60 s has to
-//! kill at least 200 of them:
+//! Run it: `cargo run --release --example store [seconds [seed]]`. The gate runs it for 5 s. A run of 60 s
+//! has to kill at least 200 of them:
 //!
 //! ```text
 //! cargo run --release --example store 60

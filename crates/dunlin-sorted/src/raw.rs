@@ -68,7 +68,6 @@ impl Shape {
 }
 
 /// A sorted list. The bytes of its entries are owned by the [`Chunks`] around it.
-#[derive(Debug)]
 struct Chunk {
     /// Dangling without capacity.
     entries: NonNull<u8>,
@@ -208,7 +207,6 @@ impl Chunk {
 }
 
 /// Chunks of entries whose types it does not know. It does not drop them.
-#[derive(Debug)]
 struct Raw {
     /// Each is sorted, and below the next. None is empty, except one that is the only one.
     chunks: Vec<Chunk>,
@@ -482,7 +480,6 @@ impl Drop for Dropping<'_> {
 }
 
 /// Sorted lists of entries: what a map is made of.
-#[derive(Debug)]
 pub(crate) struct Chunks<K, V> {
     raw: Raw,
     entries: PhantomData<Entry<K, V>>,
