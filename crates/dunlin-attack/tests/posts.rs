@@ -625,12 +625,12 @@ fn impossible_addresses_cannot_be_read() {
 #[test]
 fn forged_address_does_not_disturb_an_honest_one() {
     run_alone(async {
-        // (The first one serves the names.)
         let victim = node("forged").await;
+        // This makes it serve the names before the other node could: the peer declares its ends here.
+        let mut mailbox = victim.mailbox::<Address<Vec<u8>>>("addresses").await.unwrap();
         let home = node("forged").await;
         let mut target = home.mailbox::<Vec<u8>>("target").await.unwrap();
         let honest = victim.address::<Vec<u8>>("target").await.unwrap();
-        let mut mailbox = victim.mailbox::<Address<Vec<u8>>>("addresses").await.unwrap();
         let mut peer = meet(&victim, 2).await;
         let to = give(&victim, &mut peer, "given", &mailbox.address()).await;
         // (The peer needs only the number, which can be guessed.)

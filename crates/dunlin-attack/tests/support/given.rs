@@ -23,7 +23,8 @@ pub(crate) async fn give<T: Portable>(node: &Node, peer: &mut Peer, name: &str, 
     );
     peer.say(&[declare(channel.0 as u64, name, channel, &face(Face::Receiver))]).await.unwrap();
     let message = loop {
-        match peer.hear_at_last().await.unwrap() {
+        let heard = tokio::time::timeout(PATIENCE, peer.hear_at_last()).await.expect("the node knows the peer's end");
+        match heard.unwrap() {
             Frame::ToHome(to, ToHome::Attach(_)) if to == channel => {
                 let terms = Terms { window: 1, credits: 4, value_max: 1 << 20 };
                 peer.say(&[Frame::FromHome(channel, FromHome::Attached(terms))]).await.unwrap();
