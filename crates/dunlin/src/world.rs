@@ -311,11 +311,9 @@ pub(crate) use node::*;
 mod node {
     use std::cell::RefCell;
     use std::future::Future;
-    use std::time::Duration;
-
-    #[cfg(feature = "sim")]
     use std::sync::Arc;
-    use std::time::SystemTime;
+    use std::task::{Context, Wake, Waker};
+    use std::time::{Duration, SystemTime};
 
     use dunlin_proto::time::Time;
 
@@ -396,15 +394,36 @@ mod node {
         Own::Tokio(tokio::spawn(crate::net::compiled_here(future)))
     }
 
-    /// Lets any thread run the task that was woken last. Tokio reserves that task for the thread that woke
-    /// it, until that thread's poll ends, and no other thread can steal it; of two it reserves only the last.
-    pub(crate) fn let_anybody_run_it() {
-        if super::is_simulated() {
-            // A simulation has one thread.
-            return;
+    /// A future whose task any thread can run as soon as it is woken. Tokio reserves the task that was woken
+    /// last for the thread that woke it, until that thread's poll ends, and no other thread can steal it.
+    pub(crate) async fn run_by_any_thread<F: Future>(future: F) -> F::Output {
+        let mut future = std::pin::pin!(future);
+        let mut waker = Arc::new(ForAnyThread(Waker::noop().clone()));
+        std::future::poll_fn(|cx| {
+            if !waker.0.will_wake(cx.waker()) {
+                waker = Arc::new(ForAnyThread(cx.waker().clone()));
+            }
+            future.as_mut().poll(&mut Context::from_waker(&waker.clone().into()))
+        })
+        .await
+    }
+
+    /// Wakes a task, and then another one, which is reserved in its place.
+    struct ForAnyThread(Waker);
+
+    impl Wake for ForAnyThread {
+        fn wake(self: Arc<Self>) {
+            self.wake_by_ref();
         }
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            drop(runtime.spawn(crate::net::compiled_here(std::future::ready(()))));
+
+        fn wake_by_ref(self: &Arc<Self>) {
+            self.0.wake_by_ref();
+            // A simulation has one thread.
+            if !super::is_simulated()
+                && let Ok(runtime) = tokio::runtime::Handle::try_current()
+            {
+                drop(runtime.spawn(crate::net::compiled_here(std::future::ready(()))));
+            }
         }
     }
 

@@ -2,8 +2,11 @@
 //! own channel only.
 #![cfg(feature = "net")]
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use dunlin::prelude::*;
@@ -259,6 +262,31 @@ fn ends_follow_a_receiver_that_moves_while_a_message_is_encoded() {
                 assert_eq!(state, dunlin::node::ConnectionState::Up);
             }
         }
+        Ok(())
+    });
+}
+
+static SENT: Gate = Gate::new();
+
+/// The worker that polls the send wakes the task of the socket, and keeps it: other workers do not steal what
+/// one of them has woken last.
+#[test]
+fn value_leaves_while_the_worker_that_polled_its_send_is_blocked() {
+    run(async {
+        let (a, b) = (calm_node("u-kept").await, on_its_own_threads(calm_node("u-kept")).await);
+        let (mut tx, mut rx) = (a.sender::<u32>("kept").await?, b.receiver::<u32>("kept").await?);
+        let (sent, received) = par!(tx.send(1), rx.recv());
+        assert_eq!((sent?, received?), ((), 1));
+        let sending = tokio::spawn(async move {
+            let mut send = pin!(tx.send(2));
+            assert!(poll_fn(|cx| Poll::Ready(send.as_mut().poll(cx).is_pending())).await);
+            SENT.pass();
+            send.await.map_err(|error| error.to_string())
+        });
+        SENT.somebody_came().await;
+        assert_eq!(rx.recv().await?, 2);
+        SENT.open();
+        assert_eq!(sending.await.unwrap(), Ok(()));
         Ok(())
     });
 }

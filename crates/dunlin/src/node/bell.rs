@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Context, Wake, Waker};
 
 use super::id::Half;
+use super::watch::Watch;
 use crate::lock::lock;
-use crate::world;
 
 /// A task that can be woken from anywhere, and remembers that it was; and the channels that it has to work
 /// on.
@@ -22,15 +22,21 @@ pub(crate) struct Bell {
     is_called: AtomicBool,
     /// Users' code may keep the task.
     is_at_work: AtomicBool,
-    /// The node, and the socket that its task serves.
-    socket: OnceLock<(u64, Weak<dyn Writes>)>,
+    /// What the task serves, if that is a socket.
+    socket: OnceLock<Socket>,
     stirred: Mutex<VecDeque<Half>>,
     /// How many channels that has. It changes only under that lock.
     waiting: AtomicUsize,
     /// No task looks at those any more. It is set under that lock.
     closed: AtomicBool,
-    /// The woken task must not wait until the thread that rings has finished its work.
-    for_anybody: bool,
+}
+
+/// The socket that a bell's task serves.
+struct Socket {
+    /// The number of its node.
+    node: u64,
+    writes: Weak<dyn Writes>,
+    watch: Arc<Watch>,
 }
 
 /// How the task of a bell waits.
@@ -53,19 +59,24 @@ thread_local! {
 }
 
 impl Bell {
-    /// The bell of a task that watches others, among them those that ring: users' code may hold them up.
-    pub(super) fn of_who_looks() -> Self {
-        Self { for_anybody: true, ..Self::default() }
-    }
-
     pub(crate) fn ring(&self) {
         // Not within the lock: the woken task may wait again at once.
         if let Some(waker) = self.take_waker() {
             waker.wake();
-            if self.for_anybody {
-                world::let_anybody_run_it();
-            }
         }
+    }
+
+    /// Rings for an end, and has the task watched: users' code may block the thread that is to run it.
+    fn ring_for_end(&self) {
+        self.ring();
+        if let Some(socket) = self.socket.get() {
+            socket.watch.begin();
+        }
+    }
+
+    /// A waker that rings.
+    pub(super) fn waker(self: &Arc<Self>) -> Waker {
+        Waker::from(Arc::new(Rings(self.clone())))
     }
 
     /// Rings, and returns the waker of the task if it waits.
@@ -74,14 +85,18 @@ impl Bell {
         if self.rung.swap(true, Ordering::AcqRel) { None } else { lock(&self.sleep).waker.take() }
     }
 
-    /// Rings for an end, and returns the waker of the task if it waits. The caller must wake it.
+    /// As [`ring_for_end`](Self::ring_for_end), but returns the waker of the task if it waits. The caller must
+    /// wake it.
     ///
     /// If ends on this thread have rung for the task of another socket of the node, which has not run since,
     /// that task writes this one's socket too, and `None` is returned. For a second task that becomes ready,
     /// a runtime wakes another thread, which costs more than the write.
     fn ring_later(self: &Arc<Self>) -> Option<Waker> {
         let mut waker = Some(self.take_waker()?);
-        if let Some((node, socket)) = self.socket.get() {
+        if let Some(Socket { node, writes, watch }) = self.socket.get() {
+            if let Some(looker) = watch.begin_later() {
+                waker = waker.map(|waker| Waker::from(Arc::new(Both(waker, looker.clone()))));
+            }
             // (Without it, at the end of the thread, the task is woken.)
             let _ = LAST.try_with(|last| {
                 let (last_node, last) = &mut *last.borrow_mut();
@@ -91,7 +106,7 @@ impl Bell {
                 // (Nodes may run in different runtimes, of which one may end.)
                 let called = if last_node == node { last.upgrade() } else { None };
                 if let Some(called) = called {
-                    called.take_along(socket, &mut waker);
+                    called.take_along(writes, &mut waker);
                 }
                 if waker.is_some() {
                     (*last_node, *last) = (*node, Arc::downgrade(self));
@@ -119,8 +134,13 @@ impl Bell {
         self.is_at_work.store(is_at_work, Ordering::Release);
     }
 
-    pub(super) fn serves(&self, node: u64, socket: Weak<dyn Writes>) {
-        let _ = self.socket.set((node, socket));
+    pub(super) fn serves(&self, node: u64, writes: Weak<dyn Writes>, watch: Arc<Watch>) {
+        let _ = self.socket.set(Socket { node, writes, watch });
+    }
+
+    /// Whether the task has been woken, and has neither run nor ended since.
+    pub(super) fn is_due(&self) -> bool {
+        self.rung.load(Ordering::Acquire) && !self.is_waiting() && !self.is_closed()
     }
 
     /// Whether the task has looked at the bell since it was last called, and waits.
@@ -259,13 +279,13 @@ impl EndWaker {
         if let Some(bell) = lock(&self.carrier).as_ref().filter(|bell| !bell.is_closed()) {
             return bell.ring_later();
         }
-        self.common.upgrade().map(|bell| Waker::from(Arc::new(Rings(bell))))
+        self.common.upgrade().map(|bell| bell.waker())
     }
 
     /// Lists the channel elsewhere: no task looks any more where it was listed.
     pub(super) fn list_anew(&self) {
         if let Some(bell) = lock(&self.carrier).as_ref().filter(|bell| bell.stir(self.half)) {
-            return bell.ring();
+            return bell.ring_for_end();
         }
         if let Some(bell) = self.common.upgrade() {
             bell.stir(self.half);
@@ -283,6 +303,16 @@ impl Wake for EndWaker {
         if !self.stirred.swap(true, Ordering::SeqCst) {
             self.list_anew();
         }
+    }
+}
+
+/// Wakes two tasks.
+struct Both(Waker, Waker);
+
+impl Wake for Both {
+    fn wake(self: Arc<Self>) {
+        self.0.wake_by_ref();
+        self.1.wake_by_ref();
     }
 }
 
@@ -326,7 +356,8 @@ mod tests {
     /// The bell of a waiting task of this node.
     fn waiting(node: u64) -> (Arc<Bell>, Arc<Socket>, Arc<Task>) {
         let (bell, socket, task) = (Arc::<Bell>::default(), Arc::<Socket>::default(), Arc::<Task>::default());
-        bell.serves(node, Arc::downgrade(&socket) as Weak<dyn Writes>);
+        let watch = Arc::new(Watch::new(Waker::noop().clone()));
+        bell.serves(node, Arc::downgrade(&socket) as Weak<dyn Writes>, watch);
         wait(&bell, &task);
         (bell, socket, task)
     }

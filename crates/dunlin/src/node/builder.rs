@@ -450,7 +450,8 @@ impl NodeBuilder {
         });
         driver.with_hub_now(|hub, cx| hub.answer_inquiries(cx, &listening));
         // It ends when the node has left.
-        let run = world::spawn_own(driver.clone().run());
+        // It looks after the tasks of sockets, which users' code may hold up on any thread.
+        let run = world::spawn_own(world::run_by_any_thread(driver.clone().run()));
         let mut tasks = Vec::new();
         for listener in listeners {
             tasks.push(world::spawn_own(serve::accept(Arc::downgrade(&driver), listener)));

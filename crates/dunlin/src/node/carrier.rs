@@ -159,6 +159,11 @@ impl Carrier {
         }
     }
 
+    /// Whether the socket is being closed: nothing is read from it or written any more.
+    pub(super) fn is_parting(&self) -> bool {
+        self.parting
+    }
+
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         match self.poll_carry(cx) {
             Poll::Pending => Poll::Pending,

@@ -69,6 +69,7 @@ impl State {
 impl Driver {
     pub(crate) fn new(machine: Machine, networks: Networks, dial_max: Duration, hub: Hub, log: Log) -> Arc<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
+        let bell = Arc::new(Bell::default());
         let driver = Arc::new(Self {
             number: COUNT.fetch_add(1, Ordering::Relaxed),
             log,
@@ -121,8 +122,8 @@ impl Driver {
             has_errands: AtomicBool::new(false),
             abandoned: Mutex::default(),
             hurries: watch::Sender::new(false),
-            bell: Arc::new(Bell::of_who_looks()),
-            watch: Watch::default(),
+            watch: Arc::new(Watch::new(bell.waker())),
+            bell,
             networks,
             dial_max,
             closing: AtomicBool::new(false),

@@ -1,10 +1,11 @@
 //! A socket's carrier, and the task that serves it.
 //!
 //! That task also works on channels, and code of users may keep it there. The carrier is not locked
-//! meanwhile, and if it takes too long, the node's own task gives the carrier to another task.
+//! meanwhile, and if it takes too long, the node's own task gives the carrier to another task. It does the
+//! same if the task has been woken and no worker runs it.
 
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -28,6 +29,8 @@ pub(crate) struct Post {
     desk: Mutex<Desk>,
     /// When the task began to work on channels; 0: it does not.
     since: AtomicU64,
+    /// The last look at the task found that it had been woken, and it has not run since.
+    overdue: AtomicBool,
 }
 
 struct Desk {
@@ -45,9 +48,10 @@ impl Post {
             bell,
             desk: Mutex::new(Desk { carrier, shift: 0, timed: 0 }),
             since: AtomicU64::new(0),
+            overdue: AtomicBool::new(false),
         });
         let socket = Arc::downgrade(&post) as Weak<dyn Writes>;
-        post.bell.serves(post.driver.number, socket);
+        post.bell.serves(post.driver.number, socket, post.driver.watch.clone());
         post
     }
 
@@ -64,6 +68,7 @@ impl Post {
             if desk.shift != shift {
                 return Poll::Ready(());
             }
+            self.overdue.store(false, Ordering::Relaxed);
             self.since.store(0, Ordering::Release);
             self.bell.works(false);
             if ready!(desk.carrier.poll(cx)) == Step::Over {
@@ -79,7 +84,7 @@ impl Post {
             arrivals.pass_on(&self.driver);
             let mut took = Duration::ZERO;
             if self.bell.stirred() > 0 {
-                self.driver.watch.work_begins(&self.driver.bell);
+                self.driver.watch.begin();
                 self.driver.work(&self.bell, timed);
                 took = self.driver.now().since(since);
             }
@@ -110,11 +115,31 @@ impl Writes for Post {
     }
 }
 
+impl Post {
+    /// Gives the socket to another task if its own has been woken and does not run.
+    fn run_what_is_due(self: Arc<Self>, now: Time) -> Option<Time> {
+        if !self.bell.is_due() {
+            return None;
+        }
+        // (Otherwise the task runs.)
+        if let Ok(mut desk) = self.desk.try_lock() {
+            // (One that parts waits for its socket alone.)
+            let is_idle = self.since.load(Ordering::Acquire) == 0 && !desk.carrier.is_parting();
+            if is_idle && self.overdue.swap(true, Ordering::Relaxed) {
+                self.overdue.store(false, Ordering::Relaxed);
+                desk.shift += 1;
+                world::spawn_own(self.clone().serve(desk.shift));
+            }
+        }
+        Some(now + HELD_UP)
+    }
+}
+
 impl Serves for Post {
     fn relieve(self: Arc<Self>, now: Time) -> Option<Time> {
         let since = self.since.load(Ordering::Acquire);
         if since == 0 {
-            return None;
+            return self.run_what_is_due(now);
         }
         let until = Time(since) + HELD_UP;
         if now < until {

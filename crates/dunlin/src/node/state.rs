@@ -196,7 +196,7 @@ pub(crate) struct Driver {
     /// The runtime ends soon: a node that leaves does not wait for others any longer.
     pub(super) hurries: watch::Sender<bool>,
     pub(crate) bell: Arc<Bell>,
-    pub(super) watch: Watch,
+    pub(super) watch: Arc<Watch>,
     pub(super) networks: Networks,
     /// How long a dial may take: a network that drops packets never answers.
     pub(super) dial_max: Duration,
