@@ -64,6 +64,9 @@ pub(crate) static ALL: &[Program] = &[
     // Equal bounds: the cost of a value does not depend on how many receivers wait for it.
     local("crowd-1000-par", "value", 1, |n| in_par(crowd_par(1_000, n))),
     local("crowd-20000-par", "value", 1, |n| in_par(crowd_par(20_000, n))),
+    // The same for senders that wait at one shared end.
+    local("fan-in-1000-par", "value", 1, |n| in_par(fan_in_par(1_000, n))),
+    local("fan-in-20000-par", "value", 1, |n| in_par(fan_in_par(20_000, n))),
     parked("parked-par", parked_par),
     parked("parked-spawned", parked_spawned),
     parked("parked-mailbox", parked_mailbox),
@@ -331,6 +334,20 @@ async fn crowd_par(receivers: u64, n: u64) {
     par!(crowd, async move {
         for value in 0..n {
             tx.send(value).await.expect("the receivers outlive the sender");
+        }
+    });
+}
+
+/// Many senders that wait at one shared end.
+async fn fan_in_par(senders: u64, n: u64) {
+    let (tx, mut rx) = channel();
+    let tx = tx.share();
+    let crowd = (0..senders).map(|_| tx.clone()).map(async |mut tx| while tx.send(0_u64).await.is_ok() {});
+    let crowd = crowd.collect::<Par<_>>();
+    drop(tx);
+    par!(crowd, async move {
+        for _ in 0..n {
+            rx.recv().await.expect("the senders outlive the receiver");
         }
     });
 }
