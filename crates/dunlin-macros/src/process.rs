@@ -24,8 +24,8 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
 use syn::{
-    Attribute, Error, Expr, FnArg, GenericParam, ItemFn, Lifetime, Pat, PatType, Result, ReturnType, Token, Type,
-    parse_quote, parse2,
+    Attribute, Error, Expr, FnArg, GenericParam, ItemFn, Lifetime, Pat, PatType, Result, ReturnType, Safety, Token,
+    Type, parse_quote, parse2,
 };
 
 use crate::place::placed;
@@ -78,7 +78,7 @@ fn check(function: &ItemFn) -> Result<()> {
     if signature.asyncness.is_none() {
         return Err(Error::new_spanned(signature.fn_token, "a process must be an `async fn`"));
     }
-    if let Some(word) = &signature.unsafety {
+    if let Safety::Unsafe(word) = &signature.safety {
         return Err(Error::new_spanned(word, "a process must be a safe function"));
     }
     if let Some(abi) = &signature.abi {

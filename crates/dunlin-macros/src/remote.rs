@@ -37,14 +37,15 @@
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
-use syn::{Error, FnArg, ItemFn, Result, ReturnType, Type, parse_quote, parse2};
+use syn::{Error, FnArg, ItemFn, Result, ReturnType, Safety, Type, parse_quote, parse2};
 
 pub(crate) fn expand(arguments: TokenStream, function: TokenStream) -> Result<TokenStream> {
     if !arguments.is_empty() {
         return Err(Error::new_spanned(arguments, "the attribute may not have arguments"));
     }
-    let ItemFn { attrs, vis, sig, block } = parse2(function)?;
-    if let Some(word) = &sig.unsafety {
+    let ItemFn { attrs, vis, modifiers, sig, block } = parse2(function)?;
+    modifiers.require_empty()?;
+    if let Safety::Unsafe(word) = &sig.safety {
         return Err(Error::new_spanned(word, "a remote function may not be `unsafe`"));
     }
     if !sig.generics.params.is_empty() {

@@ -5,13 +5,12 @@ use std::fmt;
 use bytes::Bytes;
 use dunlin_proto::id::NodeId;
 use dunlin_proto::identity::Identity;
-use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
-use sha2::{Digest, Sha512};
+use ed25519_compact::{KeyPair, PublicKey, Seed, Signature, sha512};
 
 use crate::world;
 
 /// The key of a node.
-pub(crate) struct Key(SigningKey);
+pub(crate) struct Key(KeyPair);
 
 impl Key {
     /// Draws a new key.
@@ -19,25 +18,25 @@ impl Key {
         let mut seed = [0; 32];
         seed[..16].copy_from_slice(&world::random().to_ne_bytes());
         seed[16..].copy_from_slice(&world::random().to_ne_bytes());
-        Self(SigningKey::from_bytes(&seed))
+        Self(KeyPair::from_seed(Seed::new(seed)))
     }
 
     /// The id of the node with this key.
     pub(crate) fn node(&self) -> NodeId {
-        id_of(self.0.verifying_key().as_bytes())
+        id_of(&self.0.pk)
     }
 }
 
 /// The first 128 bits of the key's hash.
 fn id_of(key: &[u8; 32]) -> NodeId {
-    let hash = Sha512::digest(key);
+    let hash = sha512::Hash::hash(key);
     let (first, _) = hash.split_first_chunk().expect("it has 512 bits");
     NodeId(u128::from_be_bytes(*first))
 }
 
 impl Identity for Key {
     fn key(&self) -> Bytes {
-        Bytes::copy_from_slice(self.0.verifying_key().as_bytes())
+        Bytes::copy_from_slice(&*self.0.pk)
     }
 
     fn id_of(&self, key: &[u8]) -> Option<NodeId> {
@@ -49,14 +48,15 @@ impl Identity for Key {
     }
 
     fn sign(&self, bytes: &[u8]) -> Bytes {
-        Bytes::copy_from_slice(&self.0.sign(bytes).to_bytes())
+        Bytes::copy_from_slice(&*self.0.sk.sign(bytes, None))
     }
 
     fn check(&self, key: &[u8], bytes: &[u8], signature: &[u8]) -> bool {
-        let Some(key) = key.try_into().ok().and_then(|key| VerifyingKey::from_bytes(key).ok()) else { return false };
-        let Ok(signature) = Signature::from_slice(signature) else { return false };
+        let (Ok(key), Ok(signature)) = (PublicKey::from_slice(key), Signature::from_slice(signature)) else {
+            return false;
+        };
         // Keys of small order are not accepted: many messages have the same signature under them.
-        key.verify_strict(bytes, &signature).is_ok()
+        key.verify(bytes, &signature).is_ok()
     }
 }
 

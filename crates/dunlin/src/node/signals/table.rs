@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dunlin_proto::id::{NodeId, ProcessId};
 use dunlin_proto::wire::{Exit, limits};
 use dunlin_sorted::SortedMap;
-use sha2::{Digest, Sha512};
+use ed25519_compact::sha512;
 
 use crate::net::Source;
 use crate::world;
@@ -102,7 +102,10 @@ impl Key {
     }
 
     fn bits(&self, use_of: &[u8; 4], number: u64) -> u64 {
-        let hash = Sha512::new().chain_update(self.0).chain_update(use_of).chain_update(number.to_be_bytes());
+        let mut hash = sha512::Hash::new();
+        hash.update(self.0);
+        hash.update(use_of);
+        hash.update(number.to_be_bytes());
         let hash = hash.finalize();
         let (first, _) = hash.split_first_chunk().expect("it has 512 bits");
         u64::from_be_bytes(*first)
