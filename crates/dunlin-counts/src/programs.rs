@@ -64,9 +64,7 @@ pub(crate) static ALL: &[Program] = &[
     // Equal bounds: the cost of a value does not depend on how many receivers wait for it.
     local("crowd-1000-par", "value", 1, |n| in_par(crowd_par(1_000, n))),
     local("crowd-20000-par", "value", 1, |n| in_par(crowd_par(20_000, n))),
-    // The same for senders that wait at one shared end.
     local("fan-in-1000-par", "value", 1, |n| in_par(fan_in_par(1_000, n))),
-    local("fan-in-20000-par", "value", 1, |n| in_par(fan_in_par(20_000, n))),
     parked("parked-par", parked_par),
     parked("parked-spawned", parked_spawned),
     parked("parked-mailbox", parked_mailbox),

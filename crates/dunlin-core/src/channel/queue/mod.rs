@@ -825,6 +825,10 @@ impl Queue {
         #[cfg(feature = "link")]
         self.drop_all_spent(handle, after);
         self.drop_kept(handle, after);
+        if self.outlet.is_none() && self.demands.is_none() {
+            // No offer is elsewhere: many handles may be dropped while many wait.
+            return;
+        }
         let left = |o: &&mut Offer| o.handle == handle && o.owner == Owner::Operation;
         for offer in self.offers.iter_mut().filter(left) {
             if matches!(&offer.standing, Standing::Away(away) if away.abandoned) {
