@@ -85,8 +85,8 @@ impl Bell {
         if self.rung.swap(true, Ordering::AcqRel) { None } else { lock(&self.sleep).waker.take() }
     }
 
-    /// As [`ring_for_end`](Self::ring_for_end), but returns the waker of the task if it waits. The caller must
-    /// wake it.
+    /// As [`ring_for_end`](Self::ring_for_end), but returns the waker of the task if it waits. The caller
+    /// must wake it.
     ///
     /// If ends on this thread have rung for the task of another socket of the node, which has not run since,
     /// that task writes this one's socket too, and `None` is returned. For a second task that becomes ready,
