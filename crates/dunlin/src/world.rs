@@ -316,6 +316,7 @@ mod node {
     use std::time::{Duration, SystemTime};
 
     use dunlin_proto::time::Time;
+    use tokio::runtime::RuntimeFlavor;
 
     use super::{Instant, Timer};
     use crate::net::Networks;
@@ -418,9 +419,10 @@ mod node {
 
         fn wake_by_ref(self: &Arc<Self>) {
             self.0.wake_by_ref();
-            // A simulation has one thread.
+            // (A simulation has one thread.)
             if !super::is_simulated()
                 && let Ok(runtime) = tokio::runtime::Handle::try_current()
+                && runtime.runtime_flavor() == RuntimeFlavor::MultiThread
             {
                 drop(runtime.spawn(crate::net::compiled_here(std::future::ready(()))));
             }
