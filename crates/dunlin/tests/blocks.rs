@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 
 use dunlin::blocks::{
-    BlockError, FarmError, Progress, delta, farm, identity, map, merge, pairs, pipeline, prefix, ring, successor, tap,
+    BlockError, FarmError, Progress, delta, delta_all, demultiplex, farm, generate, identity, map, merge, numbers,
+    pairs, paraplex, pipeline, prefix, ring, sign, successor, tap,
 };
 use dunlin::doc::block_on;
 use dunlin::prelude::*;
@@ -58,6 +59,7 @@ fn blocks() -> Vec<Made> {
             let (one, other) = two(to);
             Box::pin(delta(rx, one, other))
         }),
+        ("delta_all", 3, |rx, to| Box::pin(delta_all(rx, to))),
         ("tap", 2, |rx, to| {
             let (to, watcher) = two(to);
             Box::pin(tap(rx, to, watcher))
@@ -275,6 +277,163 @@ fn a_merge_is_fair_outlives_single_inputs_and_passes_the_poison_of_one_to_the_ot
     assert!(block_on(merge(receivers, to)).is_err_and(|error| error.is_poisoned()));
     assert!(senders.iter_mut().all(|tx| tx.try_send(1).unwrap_err().is_poisoned()));
     assert!(out.try_recv().unwrap_err().is_poisoned());
+}
+
+/// The example of JCSP's `Paraplex`: numbers, squares and Fibonacci numbers as the columns of a table.
+#[test]
+fn a_table_is_made_of_the_standard_blocks() {
+    let ((a, column_a), (b, column_b), (c, column_c)) = (channel(), channel(), channel());
+    let (to, mut rows) = channel();
+    // The sums of neighbours of the running sums of the numbers.
+    let ((naturals, from), (sums, neighbours)) = (channel(), channel());
+    let mut sum = 0;
+    let running = map(from, sums, |n| {
+        sum += n;
+        std::future::ready(sum)
+    });
+    // A circle that starts with 0 and 1.
+    let ((start, zero), (first, one), (round, around), (back, again)) = (channel(), channel(), channel(), channel());
+    let (row, squares, fibonacci, (numbered, table)) = block_on(async {
+        par!(
+            paraplex(vec![column_a, column_b, column_c], to),
+            async { par!(numbers(naturals), running, pairs(neighbours, b)) },
+            async { par!(prefix(1, again, first), prefix(0, one, start), delta(zero, round, c), pairs(around, back)) },
+            async {
+                par!(numbers(a), async {
+                    let mut table = vec![];
+                    for _ in 0..6 {
+                        table.push(rows.recv().await.unwrap());
+                    }
+                    drop(rows);
+                    table
+                })
+            },
+        )
+    });
+    assert_eq!(table, [[0, 1, 0], [1, 4, 1], [2, 9, 1], [3, 16, 2], [4, 25, 3], [5, 36, 5]]);
+    // The end of the table ends them all in order, and each has what it had in hand.
+    assert_eq!(row.unwrap_err().into_value(), Some(vec![6, 49, 8]));
+    assert_eq!(numbered.unwrap_err().into_value(), Some(7));
+    let all = [squares.0, squares.1, squares.2, fibonacci.2];
+    assert!(all.iter().all(|ended| ended.as_ref().is_err_and(|error| error.is_closed())), "{all:?}");
+    assert!(fibonacci.3.is_ok() || fibonacci.3.is_err_and(|error| error.is_closed()));
+}
+
+#[test]
+fn a_signed_merge_is_taken_apart_by_a_demultiplex() {
+    let (senders, inputs): (Vec<_>, Vec<_>) = (0..3).map(|_| channel()).unzip();
+    let (signed, merged): (Vec<_>, Vec<_>) = (0..3).map(|_| channel()).unzip();
+    let (outputs, receivers): (Vec<_>, Vec<_>) = (0..3).map(|_| channel()).unzip();
+    let (to, from) = channel();
+    let signs = inputs.into_iter().zip(signed).enumerate().map(|(n, (from, to))| sign(n, from, to));
+    let sends = senders.into_iter().enumerate().map(|(n, tx)| send_all(tx, (0..5).map(move |k| 10 * n + k)));
+    let (signs, merged, split, sent, got) = block_on(async {
+        par!(
+            signs.collect::<dunlin::Par<_>>(),
+            merge(merged, to),
+            demultiplex(from, outputs),
+            sends.collect::<dunlin::Par<_>>(),
+            receivers.into_iter().map(all).collect::<dunlin::Par<_>>(),
+        )
+    });
+    assert!(signs.iter().all(Result::is_ok) && merged.is_ok() && split.is_ok() && sent.iter().all(Result::is_ok));
+    for (n, got) in got.into_iter().enumerate() {
+        assert_eq!(got, Ok((0..5).map(|k| 10 * n + k).collect::<Vec<_>>()));
+    }
+}
+
+#[test]
+fn demultiplex_refuses_an_output_that_it_does_not_have_and_tells_all_why() {
+    for count in [0, 2] {
+        let ((mut tx, rx), (outputs, receivers)) =
+            (channel(), (0..count).map(|_| channel()).unzip::<_, _, Vec<_>, Vec<_>>());
+        let (ended, sent) = block_on(async { par!(demultiplex(rx, outputs), tx.send((2, 7))) });
+        assert!(sent.is_ok());
+        let error = ended.unwrap_err();
+        assert!(!error.is_closed() && !error.is_poisoned());
+        let text = format!("a value for output 2 of a block with {count}, counted from 0");
+        assert_eq!(error.to_string(), text);
+        assert_eq!(error.into_value(), Some(7));
+        let Err(SendError::NotTaken { why: Why::Poisoned(reason), .. }) = tx.try_send((0, 1)) else { panic!() };
+        assert_eq!(reason.as_str(), text);
+        for mut rx in receivers {
+            let Err(RecvError::Poisoned(reason)) = rx.try_recv() else { panic!() };
+            assert_eq!(reason.as_str(), text);
+        }
+    }
+}
+
+#[test]
+fn a_paraplex_takes_in_any_order_and_returns_the_unfinished_row() {
+    let (mut senders, inputs): (Vec<_>, Vec<_>) = (0..3).map(|_| channel()).unzip();
+    let (to, mut rows) = channel();
+    let mut block = pin!(paraplex(inputs, to));
+    for n in [2, 0, 1] {
+        let mut send = pin!(senders[n].send(n));
+        assert!(poll(send.as_mut()).is_none() && poll(block.as_mut()).is_none());
+        assert_eq!(poll(send), Some(Ok(())), "input {n} is received before the row is complete");
+    }
+    // Until the row is received no input is.
+    {
+        let mut early = pin!(senders[0].send(10));
+        assert!(poll(early.as_mut()).is_none() && poll(block.as_mut()).is_none() && poll(early.as_mut()).is_none());
+        assert_eq!(rows.try_recv(), Ok(vec![0, 1, 2]));
+        assert!(poll(block.as_mut()).is_none());
+        assert_eq!(poll(early), Some(Ok(())));
+    }
+    drop(senders.remove(1));
+    let Some(Ok(row)) = poll(block.as_mut()) else { panic!("no row can be complete") };
+    assert_eq!(row, [Some(10), None, None]);
+    assert!(block_on(paraplex(Vec::<Receiver<u8>>::new(), channel().0)).is_ok_and(|row| row.is_empty()));
+}
+
+#[test]
+fn poison_of_one_input_passes_through_a_paraplex_at_once() {
+    let (mut senders, inputs): (Vec<_>, Vec<_>) = (0..3).map(|_| channel::<u8>()).unzip();
+    let (to, mut rows) = channel();
+    senders[1].poison("mine");
+    assert!(block_on(paraplex(inputs, to)).is_err_and(|error| error.is_poisoned()));
+    assert!(senders.iter_mut().all(|tx| tx.try_send(1).unwrap_err().is_poisoned()));
+    assert!(rows.try_recv().unwrap_err().is_poisoned());
+}
+
+#[test]
+fn delta_all_serves_its_remaining_outputs_and_takes_nothing_without_any() {
+    let ((mut tx, rx), (outputs, mut receivers)) =
+        (channel(), (0..3).map(|_| channel()).unzip::<_, _, Vec<_>, Vec<_>>());
+    let mut block = pin!(delta_all(rx, outputs));
+    drop(receivers.remove(1));
+    let mut send = pin!(tx.send(7));
+    assert!(poll(send.as_mut()).is_none() && poll(block.as_mut()).is_none());
+    assert_eq!(poll(send), Some(Ok(())));
+    for rx in receivers.iter_mut().rev() {
+        assert!(poll(block.as_mut()).is_none(), "an output has not received it");
+        assert_eq!(rx.try_recv(), Ok(7));
+    }
+    assert!(poll(block).is_some_and(|ended| ended.is_err_and(|error| error.is_closed())));
+
+    let (mut tx, rx) = channel();
+    let (ended, sent) = block_on(async { par!(delta_all(rx, vec![]), tx.send(7)) });
+    assert!(ended.is_ok());
+    assert_eq!(sent.unwrap_err().into_value(), 7);
+}
+
+#[test]
+fn blocks_without_an_input_end_with_their_output_and_pass_no_poison_by() {
+    let ((to, mut out), (ty, mut oy)) = (channel(), channel());
+    let (made, counted, got) = block_on(async {
+        par!(generate(7, to), numbers(ty), async {
+            let got = [out.recv().await, out.recv().await].map(Result::unwrap);
+            let numbers = [oy.recv().await, oy.recv().await].map(Result::unwrap);
+            drop(out);
+            oy.poison("mine");
+            (got, numbers)
+        })
+    });
+    assert_eq!(got, ([7, 7], [0, 1]));
+    let made = made.unwrap_err();
+    assert!(made.is_closed() && made.into_value() == Some(7));
+    assert!(counted.unwrap_err().is_poisoned());
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Blocks with two outputs: each value goes through them twice.
+//! Blocks that send each value to all of their outputs.
 
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 
 use super::error::{BlockError, Poison, pass_on};
-use crate::{Receiver, SendError, Sender};
+use crate::{Receiver, SendError, Sender, Sending};
 
 /// Sends each value to two outputs, in whichever order they receive it.
 ///
@@ -51,12 +51,16 @@ pub async fn delta<T: Clone>(
     pass_on(ended, [&from as &dyn Poison, &one, &other])
 }
 
-/// Both sends side by side. The error of one waits for the other only if its channel has ended in order.
+/// Both sends side by side.
 async fn send_both<T: Clone>(one: &mut Sender<T>, other: &mut Sender<T>, value: T) -> Result<(), SendError<T>> {
-    let mut sends = [Some(one.send(value.clone())), Some(other.send(value))];
+    send_each(&mut [Some(one.send(value.clone())), Some(other.send(value))]).await
+}
+
+/// All sends side by side. The error of one waits for the others only if its channel has ended in order.
+async fn send_each<T>(sends: &mut [Option<Sending<'_, T>>]) -> Result<(), SendError<T>> {
     let mut closed = None;
     poll_fn(|cx| {
-        for slot in &mut sends {
+        for slot in sends.iter_mut() {
             let Some(send) = slot else { continue };
             match Pin::new(send).poll(cx) {
                 Poll::Pending => {}
@@ -74,6 +78,55 @@ async fn send_both<T: Clone>(one: &mut Sender<T>, other: &mut Sender<T>, value: 
         Poll::Ready(closed.take().map_or(Ok(()), Err))
     })
     .await
+}
+
+/// Sends each value to all of `outputs`, in whichever order they receive it: [`delta`] for any number.
+///
+/// ```text
+///         ┌───────────┐─▶ 1 2 3
+/// 1 2 3 ─▶│ delta_all │─▶ 1 2 3
+///         └───────────┘─▶ 1 2 3
+/// ```
+///
+/// It receives the next value when all outputs have received the last one. Without outputs it receives
+/// nothing and returns at once, so its input ends.
+///
+/// # Errors
+/// As [all blocks](super#how-they-end). When some outputs have ended in order, the others still get the value
+/// in hand before this returns; poison of one does not wait for the others.
+///
+/// # Cancel safety
+/// Dropped, it leaves its channels; a value in hand is dropped.
+///
+/// # Examples
+/// ```
+/// use dunlin::blocks::delta_all;
+/// use dunlin::prelude::*;
+/// # dunlin::block_on(async {
+/// let (mut tx, rx) = channel();
+/// let (senders, mut receivers): (Vec<_>, Vec<_>) = (0..3).map(|_| channel()).unzip();
+/// spawn(delta_all(rx, senders));
+/// tx.send("krill").await?;
+/// for output in receivers.iter_mut().rev() {
+///     assert_eq!(output.recv().await?, "krill");
+/// }
+/// # Ok::<_, Error>(()) }).unwrap();
+/// ```
+///
+/// # Source
+/// `Delta` of JCSP, and the parallel delta of C++CSP.
+pub async fn delta_all<T: Clone>(mut from: Receiver<T>, mut outputs: Vec<Sender<T>>) -> Result<(), BlockError<T>> {
+    let ended = async {
+        while !outputs.is_empty() {
+            let Some(value) = from.next().await? else { break };
+            let copies = std::iter::repeat_n(value, outputs.len());
+            let mut sends: Vec<_> = outputs.iter_mut().zip(copies).map(|(to, copy)| Some(to.send(copy))).collect();
+            send_each(&mut sends).await?;
+        }
+        Ok(())
+    };
+    let ended = ended.await;
+    pass_on(ended, outputs.iter().map(|to| to as &dyn Poison).chain([&from as &dyn Poison]))
 }
 
 /// Passes on what it receives, and sends each value to `watcher` first, while its sender waits.

@@ -24,6 +24,15 @@ pub enum BlockError<T> {
     Recv(RecvError),
     /// An output did not take a value.
     Send(SendError<T>),
+    /// A value was for an output that the block does not have: see [`demultiplex`](super::demultiplex).
+    NoOutput {
+        /// The value.
+        value: T,
+        /// The number of the output that it was for, counted from 0.
+        index: usize,
+        /// How many outputs there are.
+        outputs: usize,
+    },
 }
 
 impl<T> BlockError<T> {
@@ -32,6 +41,7 @@ impl<T> BlockError<T> {
         match self {
             Self::Recv(_) => None,
             Self::Send(error) => Some(error.into_value()),
+            Self::NoOutput { value, .. } => Some(value),
         }
     }
 
@@ -45,6 +55,7 @@ impl<T> BlockError<T> {
         match self {
             Self::Recv(error) => error.is_poisoned(),
             Self::Send(error) => error.is_poisoned(),
+            Self::NoOutput { .. } => false,
         }
     }
 
@@ -54,6 +65,9 @@ impl<T> BlockError<T> {
             Self::Recv(error) => Error::Recv(error.clone()),
             Self::Send(SendError::NotTaken { why, .. }) => Error::NotTaken(why.clone()),
             Self::Send(SendError::Unknown { id, .. }) => Error::Unknown(*id),
+            Self::NoOutput { index, outputs, .. } => {
+                Error::other(format!("a value for output {index} of a block with {outputs}, counted from 0"))
+            }
         }
     }
 }
@@ -64,6 +78,10 @@ impl<T> fmt::Debug for BlockError<T> {
         match self {
             Self::Recv(error) => f.debug_tuple("Recv").field(error).finish(),
             Self::Send(error) => f.debug_tuple("Send").field(error).finish(),
+            Self::NoOutput { index, outputs, .. } => {
+                let mut shown = f.debug_struct("NoOutput");
+                shown.field("index", index).field("outputs", outputs).finish_non_exhaustive()
+            }
         }
     }
 }
@@ -128,10 +146,10 @@ pub(super) fn poison_all<'a>(reason: &Reason, ends: impl IntoIterator<Item = &'a
 }
 
 /// Called before a block returns: poisons all that it holds, unless it has ended in order.
-pub(super) fn pass_on<'a, T>(
-    ended: Result<(), BlockError<T>>,
+pub(super) fn pass_on<'a, R, T>(
+    ended: Result<R, BlockError<T>>,
     ends: impl IntoIterator<Item = &'a dyn Poison>,
-) -> Result<(), BlockError<T>> {
+) -> Result<R, BlockError<T>> {
     if let Err(error) = &ended
         && let Some(reason) = reason(&error.to_error())
     {

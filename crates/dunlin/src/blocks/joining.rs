@@ -1,10 +1,12 @@
 //! Blocks with one output: each value goes through them once.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::ops::Add;
+use std::pin::Pin;
+use std::task::Poll;
 
 use super::error::{BlockError, Poison, pass_on};
-use crate::{Choice, Receiver, Sender};
+use crate::{Choice, Receiver, RecvError, Sender};
 
 /// Passes on what it receives.
 ///
@@ -273,4 +275,136 @@ pub async fn merge<T: Send>(mut inputs: Vec<Receiver<T>>, mut to: Sender<T>) -> 
     };
     let ended = ended.await;
     pass_on(ended, inputs.iter().map(|input| input as &dyn Poison).chain([&to as &dyn Poison]))
+}
+
+/// Puts `sign` before each value.
+///
+/// ```text
+///         ┌────────┐
+/// 1 2 3 ─▶│ sign a │─▶ a1 a2 a3
+///         └────────┘
+/// ```
+///
+/// So a receiver of [merged](merge) values can know where each came from. With the number of an output for a
+/// sign, [`demultiplex`](super::demultiplex) takes them apart again.
+///
+/// # Errors
+/// As [all blocks](super#how-they-end). The value in the error has its sign.
+///
+/// # Cancel safety
+/// Dropped, it leaves its channels; a value in hand is dropped.
+///
+/// # Examples
+/// Two channels through one:
+/// ```
+/// use dunlin::blocks::{demultiplex, merge, sign};
+/// use dunlin::prelude::*;
+/// # dunlin::block_on(async {
+/// let (mut senders, inputs): (Vec<_>, Vec<_>) = (0..2).map(|_| channel()).unzip();
+/// let (signed, merged): (Vec<_>, Vec<_>) = (0..2).map(|_| channel()).unzip();
+/// let (outputs, mut receivers): (Vec<_>, Vec<_>) = (0..2).map(|_| channel()).unzip();
+/// for (number, (from, to)) in inputs.into_iter().zip(signed).enumerate() {
+///     spawn(sign(number, from, to));
+/// }
+/// let (to, from) = channel();
+/// spawn(merge(merged, to));
+/// spawn(demultiplex(from, outputs));
+/// senders[1].send("krill").await?;
+/// assert_eq!(receivers[1].recv().await?, "krill");
+/// # Ok::<_, Error>(()) }).unwrap();
+/// ```
+///
+/// # Source
+/// `Sign` of JCSP, which makes a string of both.
+pub async fn sign<S: Clone, T>(
+    sign: S,
+    mut from: Receiver<T>,
+    mut to: Sender<(S, T)>,
+) -> Result<(), BlockError<(S, T)>> {
+    let ended = async {
+        while let Some(value) = from.next().await? {
+            to.send((sign.clone(), value)).await?;
+        }
+        Ok(())
+    };
+    let ended = ended.await;
+    pass_on(ended, [&from as &dyn Poison, &to])
+}
+
+/// Receives one value from each of `inputs`, in whichever order they come, and sends them as a row.
+///
+/// ```text
+///         ┌──────────┐
+/// 1 2 3 ─▶│          │
+/// 4 5 6 ─▶│ paraplex │─▶ [1 4 7] [2 5 8] [3 6 9]
+/// 7 8 9 ─▶│          │
+///         └──────────┘
+/// ```
+///
+/// It begins the next row when its output has received the last one. When the first input ends, no row can
+/// be complete any more, and it returns `Ok` with what it has received of the last one: one entry for each
+/// input, `None` where nothing was received. Without inputs it returns at once.
+///
+/// # Errors
+/// As [all blocks](super#how-they-end). The value in the error is a row. When an input does not end in order,
+/// the values of its unfinished row are dropped.
+///
+/// # Cancel safety
+/// Dropped, it leaves its channels; values in hand are dropped.
+///
+/// # Examples
+/// ```
+/// use dunlin::blocks::paraplex;
+/// use dunlin::prelude::*;
+/// # dunlin::block_on(async {
+/// let ((mut tx, rx), (mut ty, ry), (to, mut rows)) = (channel(), channel(), channel());
+/// let block = spawn(paraplex(vec![rx, ry], to));
+/// ty.send("cod").await?;
+/// tx.send("krill").await?;
+/// assert_eq!(rows.recv().await?, ["krill", "cod"]);
+///
+/// ty.send("eel").await?;
+/// drop(tx);
+/// assert_eq!(block.await??, [None, Some("eel")]);
+/// # Ok::<_, Error>(()) }).unwrap();
+/// ```
+///
+/// # Source
+/// `Paraplex` of JCSP.
+pub async fn paraplex<T>(
+    mut inputs: Vec<Receiver<T>>,
+    mut to: Sender<Vec<T>>,
+) -> Result<Vec<Option<T>>, BlockError<Vec<T>>> {
+    let ended = async {
+        while !inputs.is_empty() {
+            let row = receive_row(&mut inputs).await?;
+            if row.iter().any(Option::is_none) {
+                return Ok(row);
+            }
+            to.send(row.into_iter().flatten().collect()).await?;
+        }
+        Ok(Vec::new())
+    };
+    let ended = ended.await;
+    pass_on(ended, inputs.iter().map(|input| input as &dyn Poison).chain([&to as &dyn Poison]))
+}
+
+/// One value from each, side by side; ends early when one of them has ended.
+async fn receive_row<T>(inputs: &mut [Receiver<T>]) -> Result<Vec<Option<T>>, RecvError> {
+    let mut row: Vec<Option<T>> = inputs.iter().map(|_| None).collect();
+    let mut receives: Vec<_> = inputs.iter_mut().map(Receiver::next).collect();
+    poll_fn(|cx| {
+        let mut waits = false;
+        for (receive, value) in receives.iter_mut().zip(&mut row).filter(|(_, value)| value.is_none()) {
+            match Pin::new(receive).poll(cx) {
+                Poll::Pending => waits = true,
+                Poll::Ready(Ok(None)) => return Poll::Ready(Ok(())),
+                Poll::Ready(Ok(received)) => *value = received,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            }
+        }
+        if waits { Poll::Pending } else { Poll::Ready(Ok(())) }
+    })
+    .await?;
+    Ok(row)
 }

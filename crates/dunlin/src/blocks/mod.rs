@@ -7,9 +7,14 @@
 //! | [`successor`] | adds one |
 //! | [`map`] | applies a function |
 //! | [`pairs`] | adds neighbours |
-//! | [`delta`] | sends each value to two outputs |
+//! | [`delta`], [`delta_all`] | sends each value to two outputs, or to all of many |
 //! | [`merge`] | many inputs, one output, fairly |
+//! | [`paraplex`] | one value from each of many inputs, as a row |
+//! | [`sign`] | puts a sign before each value |
+//! | [`demultiplex`] | many outputs; each value says its own |
 //! | [`tap`] | sends a copy of each value to a watcher |
+//! | [`generate`] | sends one value again and again |
+//! | [`numbers`] | sends 0, 1, 2 and so on |
 //!
 //! | skeleton | the processes in it |
 //! |---|---|
@@ -39,11 +44,15 @@ mod error;
 #[cfg(feature = "rt")]
 mod farm;
 mod joining;
+mod making;
 mod shapes;
+mod sorting;
 
-pub use copying::{delta, tap};
+pub use copying::{delta, delta_all, tap};
 pub use error::BlockError;
 #[cfg(feature = "rt")]
 pub use farm::{Farm, FarmError, FarmFuture, Progress, farm};
-pub use joining::{identity, map, merge, pairs, prefix, successor};
+pub use joining::{identity, map, merge, pairs, paraplex, prefix, sign, successor};
+pub use making::{generate, numbers};
 pub use shapes::{pipeline, ring};
+pub use sorting::demultiplex;
