@@ -500,6 +500,21 @@ pub enum SyncError {
     NodeLost,
 }
 
+/// Why a bucket did not release what fell in.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BucketError {
+    /// The deadline of the operation passed first.
+    #[error("the deadline passed before the bucket was flushed")]
+    TimedOut,
+    /// All flushers have been dropped.
+    #[error("all flushers of the bucket have been dropped")]
+    Closed,
+    /// A flusher poisoned the bucket, with this reason.
+    #[error("the bucket was poisoned: {0}")]
+    Poisoned(Reason),
+}
+
 /// The error of a call without a reply.
 #[derive(Clone, PartialEq, Eq)]
 pub enum CallError<Q> {

@@ -17,6 +17,7 @@
 //! - [`par!`], [`Par`]: processes inside the caller.
 //! - [`Shared`], [`Claim`]: ends with several holders.
 //! - [`barrier()`], [`Barrier`]: parties that synchronise.
+//! - [`bucket()`], [`Flusher`]: processes that wait for a flush.
 //! - [`call`], [`Bundle`]: call channels and bundles.
 //! - [`waits`]: which process waits on which end, and since when.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -25,6 +26,7 @@
 pub mod agent;
 mod barrier;
 mod broadcast;
+mod bucket;
 mod budget;
 mod bundle;
 mod call;
@@ -53,6 +55,7 @@ mod wake;
 
 pub use barrier::{Barrier, Syncing, barrier};
 pub use broadcast::{Broadcast, Broadcasting, Completing, Joiner, broadcast, broadcast_with};
+pub use bucket::{Bucket, Falling, Flusher, Flushing, bucket};
 pub use bundle::{Bundle, Call, Flip, Pairing, Share, ToClient, ToServer};
 pub use call::{Accepting, Callee, Caller, Calling, Request, call};
 pub use channel::factory::ChannelFactory;
@@ -68,8 +71,8 @@ pub use choice::branch::{Branch, Foreign, future};
 pub use choice::builder::{Choice, ChoiceFuture, SendingToAny, send_to_any};
 pub use clock::PATIENCE_TICKS;
 pub use error::{
-    BroadcastError, CallError, ClaimError, CompleteError, MessageId, Reason, RecvError, SendError, Strength, SyncError,
-    Why,
+    BroadcastError, BucketError, CallError, ClaimError, CompleteError, MessageId, Reason, RecvError, SendError,
+    Strength, SyncError, Why,
 };
 pub use operation::{Operation, Until};
 pub use par::Par;
@@ -111,7 +114,7 @@ pub mod __rt {
 ///
 /// An operation is the value that a method of an end returns, not yet awaited: a receive, a
 /// [`send_from`](Sender::send_from), a [`send`](Sender::send) of a `Copy` value, a claim, an accept, a
-/// [barrier](Barrier::sync), or any of these with a deadline. [`future`] turns any other future into an
+/// [barrier](Barrier::sync), a [bucket](Bucket::fall_in), or any of these with a deadline. [`future`] turns any other future into an
 /// operation. Borrow an operation that must outlive the choice: `&mut operation` if it is `Unpin`, else
 /// `pinned.as_mut()`. All conditions are evaluated first. If a branch's condition is false, its operation is
 /// not evaluated. A `send_from` whose slot is empty is off. All other operations are withdrawn before a body

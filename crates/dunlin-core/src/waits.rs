@@ -90,6 +90,8 @@ pub enum Doing {
     Room,
     /// For a descriptor to be ready: a socket, or within a blocking call.
     Ready,
+    /// For a bucket to be flushed.
+    Flush,
 }
 
 impl fmt::Display for Doing {
@@ -109,11 +111,12 @@ impl fmt::Display for Doing {
             Self::Thread => "a thread",
             Self::Room => "room for a blocking call",
             Self::Ready => "a descriptor",
+            Self::Flush => "a flush",
         })
     }
 }
 
-/// `who` has the process in its lower bits and its [`Doing`] above them: one store sets both.
+/// `who` has the process in its lower bits and its [`Doing`] above them, in four bits: one store sets both.
 const DOING_SHIFT: u32 = 60;
 
 /// One side of a record: the process that used it last, and whether it waits there.
@@ -177,6 +180,7 @@ impl Side {
             12 => Some(Doing::Thread),
             13 => Some(Doing::Room),
             14 => Some(Doing::Ready),
+            15 => Some(Doing::Flush),
             _ => None,
         };
         (Pid(who & ((1 << DOING_SHIFT) - 1)), doing, self.since.load(Ordering::Relaxed))
@@ -217,6 +221,11 @@ impl Recorded {
     /// The record of a barrier, on which no process waits: its enrolments have their own.
     pub(crate) fn barrier(made: &'static Location<'static>) -> Self {
         Self::take(made, BARRIER, 0)
+    }
+
+    /// A record for waits on something else than a channel.
+    pub(crate) fn wait(made: &'static Location<'static>) -> Self {
+        Self::take(made, NOT_A_CHANNEL, 0)
     }
 
     /// A record for one enrolment on the barrier that has this record.

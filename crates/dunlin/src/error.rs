@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use crate::{BroadcastError, CallError, ClaimError, CompleteError, MessageId, RecvError, SendError, SyncError, Why};
+use crate::{
+    BroadcastError, BucketError, CallError, ClaimError, CompleteError, MessageId, RecvError, SendError, SyncError, Why,
+};
 
 /// `Result<(), dunlin::Error>` by default.
 pub type Result<T = (), E = Error> = std::result::Result<T, E>;
@@ -43,6 +45,8 @@ pub enum Error {
     Claim(ClaimError),
     /// A barrier was not taken.
     Sync(SyncError),
+    /// A bucket did not release what fell in.
+    Bucket(BucketError),
     /// A process ended otherwise than by returning.
     #[cfg(feature = "rt")]
     Exit(crate::Exit),
@@ -94,7 +98,13 @@ impl Error {
         if let Self::Post(error) = self {
             return error.is_closed();
         }
-        matches!(self, Self::NotTaken(Why::Closed) | Self::Recv(RecvError::Closed) | Self::NoReply(RecvError::Closed))
+        matches!(
+            self,
+            Self::NotTaken(Why::Closed)
+                | Self::Recv(RecvError::Closed)
+                | Self::NoReply(RecvError::Closed)
+                | Self::Bucket(BucketError::Closed)
+        )
     }
 
     /// Whether a channel was poisoned.
@@ -104,6 +114,7 @@ impl Error {
             Self::NotTaken(Why::Poisoned(_))
                 | Self::Recv(RecvError::Poisoned(_))
                 | Self::NoReply(RecvError::Poisoned(_))
+                | Self::Bucket(BucketError::Poisoned(_))
         )
     }
 
@@ -124,6 +135,7 @@ impl Error {
                 | Self::NoReply(RecvError::TimedOut)
                 | Self::Claim(ClaimError::TimedOut)
                 | Self::Sync(SyncError::TimedOut)
+                | Self::Bucket(BucketError::TimedOut)
         )
     }
 }
@@ -143,6 +155,7 @@ impl fmt::Display for Error {
             Self::NoReply(error) => write!(f, "the request was taken but got no reply: {error}"),
             Self::Claim(error) => write!(f, "not claimed: {error}"),
             Self::Sync(error) => write!(f, "not synchronised: {error}"),
+            Self::Bucket(error) => write!(f, "not released: {error}"),
             #[cfg(feature = "rt")]
             Self::Exit(exit) => exit.fmt(f),
             #[cfg(feature = "rt")]
@@ -178,6 +191,7 @@ impl std::error::Error for Error {
             Self::NotTaken(why) => Some(why),
             Self::Claim(error) => Some(error),
             Self::Sync(error) => Some(error),
+            Self::Bucket(error) => Some(error),
             #[cfg(feature = "rt")]
             Self::Post(error) => Some(error),
             #[cfg(feature = "rt")]
@@ -239,6 +253,12 @@ impl From<RecvError> for Error {
 impl From<ClaimError> for Error {
     fn from(error: ClaimError) -> Self {
         Self::Claim(error)
+    }
+}
+
+impl From<BucketError> for Error {
+    fn from(error: BucketError) -> Self {
+        Self::Bucket(error)
     }
 }
 

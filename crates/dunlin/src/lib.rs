@@ -242,11 +242,11 @@ pub mod prelude {
         monitor, sleep, sleep_until, spawn, spawn_linked, wired,
     };
     pub use crate::{
-        Admit, Barrier, Broadcast, BroadcastError, Buffering, Call, CallError, Callee, Caller, ChannelFactory, Choice,
-        Claim, ClaimError, CompleteError, Error, Extended, Flip, Joiner, NoPoison, Operation, Overflow, Par, Policy,
-        Posted, Receiver, RecvError, Reply, Result, SendError, Sender, Share, Shared, SyncError, ToClient, ToServer,
-        Why, alt, barrier, broadcast, broadcast_with, call, channel, channel_with, drop_newest, fifo, future,
-        overwrite_newest, overwrite_oldest, par, send_to_any, unbounded,
+        Admit, Barrier, Broadcast, BroadcastError, Bucket, BucketError, Buffering, Call, CallError, Callee, Caller,
+        ChannelFactory, Choice, Claim, ClaimError, CompleteError, Error, Extended, Flip, Flusher, Joiner, NoPoison,
+        Operation, Overflow, Par, Policy, Posted, Receiver, RecvError, Reply, Result, SendError, Sender, Share, Shared,
+        SyncError, ToClient, ToServer, Why, alt, barrier, broadcast, broadcast_with, bucket, call, channel,
+        channel_with, drop_newest, fifo, future, overwrite_newest, overwrite_oldest, par, send_to_any, unbounded,
     };
     #[cfg(feature = "rt")]
     pub use crate::{server::Server, supervisor::Supervisor};

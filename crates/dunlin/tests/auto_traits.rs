@@ -12,12 +12,12 @@ use std::rc::Rc;
 use dunlin::scope::{AsSender, Join, Joining, Straggler, WaitingName};
 use dunlin::waits::{ChannelId, Known, Pid, Wait};
 use dunlin::{
-    Accepting, Barrier, Blocking, Broadcast, BroadcastError, Broadcasting, CallError, Callee, Caller, Calling,
+    Accepting, Barrier, Blocking, Broadcast, BroadcastError, Broadcasting, Bucket, CallError, Callee, Caller, Calling,
     ChannelFactory, Choice, ChoiceFuture, Claim, Claiming, ClosedReceiving, ClosedSending, Completing, Ended, Error,
-    Exit, Extended, Extending, FinishError, Foreign, Interval, Joiner, Lone, Next, NoPoison, Par, Place, Policy,
-    Posted, Process, Reason, Receiver, Receiving, RecvError, Reply, Request, Requested, Retiring, Scope, ScopeError,
-    SendError, Sender, SenderSink, Sending, SendingFrom, SendingToAny, Shared, Sleep, Stop, Strength, SyncError,
-    Syncing, Terminating, Tick, Timer, Until, Why,
+    Exit, Extended, Extending, Falling, FinishError, Flusher, Flushing, Foreign, Interval, Joiner, Lone, Next,
+    NoPoison, Par, Place, Policy, Posted, Process, Reason, Receiver, Receiving, RecvError, Reply, Request, Requested,
+    Retiring, Scope, ScopeError, SendError, Sender, SenderSink, Sending, SendingFrom, SendingToAny, Shared, Sleep,
+    Stop, Strength, SyncError, Syncing, Terminating, Tick, Timer, Until, Why,
 };
 
 /// The assertions of the table about one type: by autoref, so that it can assert "not" too.
@@ -107,6 +107,10 @@ fn operations() {
         Calling<'static, Sending<'static, (u8, Reply<u8>)>, u8>: 1 1 1;
         Calling<'static, Sending<'static, (Neither, Reply<u8>)>, u8>: 0 0 1;
         Barrier: 1 1 1;
+        Bucket: 1 1 1;
+        Flusher: 1 1 1;
+        Falling<'static>: 1 1 1;
+        Flushing<'static>: 1 1 1;
         Syncing<'static>: 1 1 1;
         SyncError: 1 1 1;
         Claiming<'static, Sender<OnlySend>>: 1 1 1;
