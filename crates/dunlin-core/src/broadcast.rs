@@ -4,11 +4,12 @@
 //! dropped. The [`Hub`] lists these channels: it counts them for the least number, and spreads poison from
 //! one to all. A value is sent as one offer in each channel, so rule 1 holds as it does for channels.
 //!
-//! [`completing`]: a send whose wait for the remaining receivers is bounded. [`far`]: the sending end, and
+//! [`beginning`]: a send in two halves. [`completing`]: a send whose wait for the remaining receivers is bounded. [`far`]: the sending end, and
 //! the right to join, at other nodes.
 //!
 //! Lock order: the hub's lock is never held together with a channel's.
 
+mod beginning;
 mod completing;
 #[cfg(feature = "serde")]
 mod far;
@@ -34,6 +35,7 @@ use crate::operation::Operation;
 use crate::waits::{Doing, Pid, Watch};
 use crate::wake;
 
+pub use beginning::{BeginningBroadcast, BeginningBroadcastFrom};
 pub use completing::Completing;
 
 /// A broadcast: each value that the [`Broadcast`] sends goes to every receiver that has joined by then.
@@ -167,8 +169,9 @@ impl<T: Clone> Broadcast<T> {
     /// broadcast, and nothing else. [`complete_until`](Broadcasting::complete_until), or `complete_within` of
     /// the crate `dunlin`, bounds the wait for the receivers.
     ///
-    /// It cannot be a branch of a choice, since it has several commit points; each receive can. While it
-    /// waits, each receiver that it waits for has its line in the [wait records](crate::waits).
+    /// It cannot be a branch of a choice, since it has several commit points; [`begin`](Self::begin) can, and
+    /// so can each receive. While it waits, each receiver that it waits for has its line in the
+    /// [wait records](crate::waits).
     ///
     /// # Errors
     /// [`BroadcastError`], with the value:
@@ -189,17 +192,7 @@ impl<T: Clone> Broadcast<T> {
     /// If cloning the value panics, the panic goes to the caller; no receiver has got the value then, and the
     /// next one can be sent.
     pub fn send(&mut self, value: T) -> Broadcasting<'_, T> {
-        Broadcasting {
-            broadcast: self,
-            value: Some(value),
-            parts: None,
-            received: 0,
-            withdrawn: 0,
-            refused: 0,
-            why: None,
-            watch: Watch::default(),
-            again: false,
-        }
+        Broadcasting::new(self, Some(value))
     }
 }
 
@@ -363,21 +356,40 @@ pub struct Broadcasting<'a, T: Clone> {
 // The value is never pinned: it moves through the channels.
 impl<T: Clone> Unpin for Broadcasting<'_, T> {}
 
-impl<T: Clone> Broadcasting<'_, T> {
+/// Waits for enough receivers, and makes a part for each. All clones are made before the first is offered: a
+/// panic then leaves nothing half done.
+fn poll_begin<T: Clone>(
+    broadcast: &Broadcast<T>,
+    value: &Option<T>,
+    watch: &mut Watch,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Vec<Part<T>>, Why>> {
+    let Broadcast { hub, made } = broadcast;
+    let members = std::task::ready!(watch.note(hub.poll_members(cx.waker()), Doing::Join, Pid::OUTSIDE, made));
+    let part = |chan| Part { chan, post: Post::new(Handle::END), value: value.clone() };
+    Poll::Ready(members.map(|members| members.into_iter().map(part).collect()))
+}
+
+impl<'a, T: Clone> Broadcasting<'a, T> {
+    fn new(broadcast: &'a mut Broadcast<T>, value: Option<T>) -> Self {
+        Self {
+            broadcast,
+            value,
+            parts: None,
+            received: 0,
+            withdrawn: 0,
+            refused: 0,
+            why: None,
+            watch: Watch::default(),
+            again: false,
+        }
+    }
+
     fn fail(&mut self, why: Why) -> Result<(), BroadcastError<T>> {
         match self.value.take() {
             Some(value) => Err(BroadcastError { value, why, received: self.received }),
             None => Ok(()),
         }
-    }
-
-    fn poll_begin(&mut self, cx: &mut Context<'_>) -> Poll<Result<Vec<Part<T>>, Why>> {
-        let Broadcast { hub, made } = &*self.broadcast;
-        let polled = hub.poll_members(cx.waker());
-        let members = std::task::ready!(self.watch.note(polled, Doing::Join, Pid::OUTSIDE, made));
-        let part = |chan| Part { chan, post: Post::new(Handle::END), value: self.value.clone() };
-        // All clones are made before the first is offered: a panic then leaves nothing half done.
-        Poll::Ready(members.map(|members| members.into_iter().map(part).collect()))
     }
 
     /// Polls the parts that have not ended, and counts those that end now. `true`: all have ended.
@@ -438,7 +450,7 @@ impl<T: Clone> Future for Broadcasting<'_, T> {
 impl<T: Clone> Broadcasting<'_, T> {
     fn poll_all(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BroadcastError<T>>> {
         if self.parts.is_none() {
-            match std::task::ready!(self.poll_begin(cx)) {
+            match std::task::ready!(poll_begin(self.broadcast, &self.value, &mut self.watch, cx)) {
                 Ok(parts) => self.parts = Some(parts),
                 Err(why) => return Poll::Ready(self.fail(why)),
             }

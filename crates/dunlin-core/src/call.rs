@@ -1,8 +1,10 @@
 //! Call channels: a request to the server, a reply back.
 //!
 //! A call is a send of the request together with a place for the reply, so all guarantees of sends hold for
-//! calls. The reply fills that place and so never waits. The server's `accept` can be a branch of a choice; a
-//! call cannot, because it has two commit points.
+//! calls. The reply fills that place and so never waits. The server's `accept` can be a branch of a choice. A
+//! call has two commit points, so each half of it can be one ([`beginning`]), but not the whole.
+
+mod beginning;
 
 use std::fmt;
 use std::future::Future;
@@ -24,6 +26,8 @@ use crate::operation::Operation;
 use crate::reply::{Answer, Reply, channel_reply};
 use crate::share::{Claimer, End, Lone, Retire, Shared, refuse_clone};
 use crate::waits::{ChannelId, Doing};
+
+pub use beginning::{BeginningCall, BeginningCallFrom, BegunCall};
 
 /// The message type of a call channel.
 type Asked<Q, A> = (Q, Reply<A>);
@@ -88,6 +92,8 @@ impl<Q, A> Caller<Q, A> {
     }
 
     /// Sends the request and waits for the reply.
+    ///
+    /// It cannot be a branch of a choice, since it has two commit points; [`begin`](Self::begin) can.
     ///
     /// # Errors
     /// [`CallError::NotTaken`] with the request, if no server accepted it; [`CallError::NoReply`] if a server

@@ -54,10 +54,12 @@ pub mod waits;
 mod wake;
 
 pub use barrier::{Barrier, Syncing, barrier};
-pub use broadcast::{Broadcast, Broadcasting, Completing, Joiner, broadcast, broadcast_with};
+pub use broadcast::{
+    BeginningBroadcast, BeginningBroadcastFrom, Broadcast, Broadcasting, Completing, Joiner, broadcast, broadcast_with,
+};
 pub use bucket::{Bucket, Falling, Flusher, Flushing, bucket};
 pub use bundle::{Bundle, Call, Flip, Pairing, Share, ToClient, ToServer};
-pub use call::{Accepting, Callee, Caller, Calling, Request, call};
+pub use call::{Accepting, BeginningCall, BeginningCallFrom, BegunCall, Callee, Caller, Calling, Request, call};
 pub use channel::factory::ChannelFactory;
 pub use channel::policy::{
     Admit, Buffering, Overflow, Policy, drop_newest, fifo, overwrite_newest, overwrite_oldest, rendezvous, unbounded,
@@ -113,12 +115,13 @@ pub mod __rt {
 /// ```
 ///
 /// An operation is the value that a method of an end returns, not yet awaited: a receive, a
-/// [`send_from`](Sender::send_from), a [`send`](Sender::send) of a `Copy` value, a claim, an accept, a
-/// [barrier](Barrier::sync), a [bucket](Bucket::fall_in), or any of these with a deadline. [`future`] turns any other future into an
-/// operation. Borrow an operation that must outlive the choice: `&mut operation` if it is `Unpin`, else
-/// `pinned.as_mut()`. All conditions are evaluated first. If a branch's condition is false, its operation is
-/// not evaluated. A `send_from` whose slot is empty is off. All other operations are withdrawn before a body
-/// runs.
+/// [`send_from`](Sender::send_from), a [`send`](Sender::send) of a `Copy` value, a claim, an accept, the first
+/// half of a [call](Caller::begin_from) or of a [broadcast](Broadcast::begin_from), a
+/// [barrier](Barrier::sync), a [bucket](Bucket::fall_in), or any of these with a deadline. [`future`] turns
+/// any other future into an operation. Borrow an operation that must outlive the choice: `&mut operation` if
+/// it is `Unpin`, else `pinned.as_mut()`. All conditions are evaluated first. If a branch's condition is
+/// false, its operation is not evaluated. A `send_from` whose slot is empty is off. All other operations are
+/// withdrawn before a body runs.
 ///
 /// *Fair* takes, of the branches that are ready, the one whose end was chosen least recently. Branches
 /// without an end (timers, futures, processes) get their share by lot. Each ready end of n branches is chosen

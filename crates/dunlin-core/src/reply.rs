@@ -31,7 +31,12 @@ pub fn reply<A>() -> (Reply<A>, Answer<A>) {
 /// The same as a channel from the beginning: for a request that may leave the program.
 #[track_caller]
 pub(crate) fn channel_reply<A>() -> (Reply<A>, Answer<A>) {
-    let (sender, answers) = crate::channel::ends(&fifo(1), Location::caller());
+    channel_reply_at(Location::caller())
+}
+
+/// The same, as made at this place in the source.
+pub(crate) fn channel_reply_at<A>(made: &'static Location<'static>) -> (Reply<A>, Answer<A>) {
+    let (sender, answers) = crate::channel::ends(&fifo(1), made);
     (Reply::over(sender), Answer { way: Way::Channel(answers) })
 }
 
@@ -108,6 +113,16 @@ impl<A> Answer<A> {
         match &mut self.way {
             Way::Channel(answers) => answers.try_recv().ok(),
             Way::Place { .. } => None,
+        }
+    }
+}
+
+impl<A> Answer<A> {
+    /// No process waits any more; the answer lives on.
+    pub(crate) fn unwatch(&self) {
+        match &self.way {
+            Way::Place { watch, .. } => watch.end(),
+            Way::Channel(answers) => answers.chan().unwatch(Handle::END),
         }
     }
 }

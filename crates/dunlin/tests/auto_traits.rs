@@ -12,12 +12,13 @@ use std::rc::Rc;
 use dunlin::scope::{AsSender, Join, Joining, Straggler, WaitingName};
 use dunlin::waits::{ChannelId, Known, Pid, Wait};
 use dunlin::{
-    Accepting, Barrier, Blocking, Broadcast, BroadcastError, Broadcasting, Bucket, CallError, Callee, Caller, Calling,
-    ChannelFactory, Choice, ChoiceFuture, Claim, Claiming, ClosedReceiving, ClosedSending, Completing, Ended, Error,
-    Exit, Extended, Extending, Falling, FinishError, Flusher, Flushing, Foreign, Interval, Joiner, Lone, Next,
-    NoPoison, Par, Place, Policy, Posted, Process, Reason, Receiver, Receiving, RecvError, Reply, Request, Requested,
-    Retiring, Scope, ScopeError, SendError, Sender, SenderSink, Sending, SendingFrom, SendingToAny, Shared, Sleep,
-    Stop, Strength, SyncError, Syncing, Terminating, Tick, Timer, Until, Why,
+    Accepting, Barrier, BeginningBroadcast, BeginningBroadcastFrom, BeginningCall, BeginningCallFrom, BegunCall,
+    Blocking, Broadcast, BroadcastError, Broadcasting, Bucket, CallError, Callee, Caller, Calling, ChannelFactory,
+    Choice, ChoiceFuture, Claim, Claiming, ClosedReceiving, ClosedSending, Completing, Ended, Error, Exit, Extended,
+    Extending, Falling, FinishError, Flusher, Flushing, Foreign, Interval, Joiner, Lone, Next, NoPoison, Par, Place,
+    Policy, Posted, Process, Reason, Receiver, Receiving, RecvError, Reply, Request, Requested, Retiring, Scope,
+    ScopeError, SendError, Sender, SenderSink, Sending, SendingFrom, SendingToAny, Shared, Sleep, Stop, Strength,
+    SyncError, Syncing, Terminating, Tick, Timer, Until, Why,
 };
 
 /// The assertions of the table about one type: by autoref, so that it can assert "not" too.
@@ -106,6 +107,13 @@ fn operations() {
         Accepting<'static, Neither, u8>: 0 0 1;
         Calling<'static, Sending<'static, (u8, Reply<u8>)>, u8>: 1 1 1;
         Calling<'static, Sending<'static, (Neither, Reply<u8>)>, u8>: 0 0 1;
+        BeginningCall<'static, OnlySend, u8>: 1 0 1;
+        BeginningCall<'static, Neither, u8>: 0 0 1;
+        BeginningCallFrom<'static, OnlySend, u8>: 1 0 1;
+        BegunCall<OnlySend>: 1 1 1;
+        BegunCall<Neither>: 0 0 1;
+        BeginningBroadcast<'static, u8>: 1 1 1;
+        BeginningBroadcastFrom<'static, Neither>: 0 0 1;
         Barrier: 1 1 1;
         Bucket: 1 1 1;
         Flusher: 1 1 1;
