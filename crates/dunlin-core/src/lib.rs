@@ -13,7 +13,8 @@
 //! # Map
 //! - [`channel`], [`channel_with`]: the ends [`Sender`] and [`Receiver`], and policies.
 //! - [`broadcast`]: each value goes to every receiver that has joined.
-//! - [`alt!`], [`Choice`]: choice over operations not yet awaited.
+//! - [`alt!`], [`Choice`]: choice over operations not yet awaited; [`Picker`], [`Strategy`]: in an order of
+//!   the user's own.
 //! - [`par!`], [`Par`]: processes inside the caller.
 //! - [`Shared`], [`Claim`]: ends with several holders.
 //! - [`barrier()`], [`Barrier`]: parties that synchronise.
@@ -70,6 +71,7 @@ pub use channel::sender::{ClosedSending, Sender, Sending, SendingFrom};
 pub use channel::sink::SenderSink;
 pub use channel::{MayPoison, NoPoison, channel, channel_with};
 pub use choice::branch::{Branch, Foreign, future};
+pub use choice::builder::picking::{Candidate, PickedChoice, PickedFuture, Picker, Strategy, StrategyError};
 pub use choice::builder::{Choice, ChoiceFuture, SendingToAny, send_to_any};
 pub use clock::PATIENCE_TICKS;
 pub use error::{

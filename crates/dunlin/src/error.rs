@@ -3,7 +3,8 @@
 use std::fmt;
 
 use crate::{
-    BroadcastError, BucketError, CallError, ClaimError, CompleteError, MessageId, RecvError, SendError, SyncError, Why,
+    BroadcastError, BucketError, CallError, ClaimError, CompleteError, MessageId, RecvError, SendError, StrategyError,
+    SyncError, Why,
 };
 
 /// `Result<(), dunlin::Error>` by default.
@@ -47,6 +48,8 @@ pub enum Error {
     Sync(SyncError),
     /// A bucket did not release what fell in.
     Bucket(BucketError),
+    /// The strategy of a choice picked no ready branch.
+    Strategy(StrategyError),
     /// A process ended otherwise than by returning.
     #[cfg(feature = "rt")]
     Exit(crate::Exit),
@@ -156,6 +159,7 @@ impl fmt::Display for Error {
             Self::Claim(error) => write!(f, "not claimed: {error}"),
             Self::Sync(error) => write!(f, "not synchronised: {error}"),
             Self::Bucket(error) => write!(f, "not released: {error}"),
+            Self::Strategy(error) => error.fmt(f),
             #[cfg(feature = "rt")]
             Self::Exit(exit) => exit.fmt(f),
             #[cfg(feature = "rt")]
@@ -192,6 +196,7 @@ impl std::error::Error for Error {
             Self::Claim(error) => Some(error),
             Self::Sync(error) => Some(error),
             Self::Bucket(error) => Some(error),
+            Self::Strategy(error) => Some(error),
             #[cfg(feature = "rt")]
             Self::Post(error) => Some(error),
             #[cfg(feature = "rt")]
@@ -259,6 +264,12 @@ impl From<ClaimError> for Error {
 impl From<BucketError> for Error {
     fn from(error: BucketError) -> Self {
         Self::Bucket(error)
+    }
+}
+
+impl From<StrategyError> for Error {
+    fn from(error: StrategyError) -> Self {
+        Self::Strategy(error)
     }
 }
 

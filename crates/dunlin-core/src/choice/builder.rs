@@ -1,4 +1,6 @@
-//! Choice over branches known only at run time.
+//! Choice over branches known only at run time; [`picking`]: with an order of the user's own.
+
+pub(crate) mod picking;
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
@@ -24,6 +26,7 @@ trait Group<T> {
     fn len(&self) -> usize;
     /// Reports the look of its branches; the first of them has the number `first`.
     fn survey(&mut self, first: usize, survey: &mut Survey);
+    fn look(&mut self, index: usize) -> Look;
     fn step(&mut self, index: usize, step: Step<'_, '_>) -> Poll<T>;
 }
 
@@ -39,6 +42,10 @@ impl<B: Branch, M: FnOnce(B::Output) -> T, T> Group<T> for One<B, M> {
 
     fn survey(&mut self, first: usize, survey: &mut Survey) {
         survey.see(first, self.branch.look());
+    }
+
+    fn look(&mut self, _: usize) -> Look {
+        self.branch.look()
     }
 
     fn step(&mut self, _: usize, step: Step<'_, '_>) -> Poll<T> {
@@ -59,6 +66,10 @@ impl<B: Branch> Group<B::Output> for Pinned<B> {
         for index in 0..Self::len(self) {
             survey.see(first + index, self.get(index).look());
         }
+    }
+
+    fn look(&mut self, index: usize) -> Look {
+        self.get(index).look()
     }
 
     fn step(&mut self, index: usize, step: Step<'_, '_>) -> Poll<B::Output> {
@@ -169,6 +180,10 @@ impl<T> Group<T> for Off {
     }
 
     fn survey(&mut self, _: usize, _: &mut Survey) {}
+
+    fn look(&mut self, _: usize) -> Look {
+        Look::Off
+    }
 
     fn step(&mut self, _: usize, _: Step<'_, '_>) -> Poll<T> {
         Poll::Pending

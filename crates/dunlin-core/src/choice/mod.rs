@@ -2,7 +2,7 @@
 //!
 //! - [`branch`]: the operations that may be a branch, and the context that a branch gets.
 //! - [`decision`]: the state that a choice with sends or barriers shares with the parties that may decide it.
-//! - [`builder`]: [`Choice`], for branches known only at run time.
+//! - [`builder`]: [`Choice`], for branches known only at run time, also in an order of the user's own.
 //! - here: the order in which a choice polls its branches; [`alt!`](crate::alt) expands to it.
 //!
 //! # Order
