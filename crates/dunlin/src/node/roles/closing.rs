@@ -1,7 +1,10 @@
 //! How a node with a role closes, and which members its main node still has.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+use dunlin_sorted::SortedMap;
 
 use super::known::{Enrolled, Leave, Roles, SAY_LEAVING};
 use super::words::Notice;
@@ -55,7 +58,56 @@ async fn close(roles: &Roles, driver: &Arc<Driver>, patience: Duration) -> Vec<M
         });
     }
     let mut members = roles.members.subscribe();
-    let _ = world::within(within, members.wait_for(|members| members.is_empty())).await;
+    let all_left = |members: &SortedMap<_, _>| members.is_empty() && roles.departing.load(Ordering::Relaxed) == 0;
+    let _ = world::within(within, members.wait_for(all_left)).await;
     drop(members);
     roles.members(driver)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::mpsc;
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use crate::node::Node;
+
+    /// A main node leaves once its last member has, and that member's event is not lost.
+    #[test]
+    fn a_main_node_waits_for_the_event_of_its_last_member() {
+        crate::block_on(async {
+            let join = |role| {
+                let node = Node::builder().app("last member").names("memory:names-of-last-member");
+                node.listen("memory:").role(role).join()
+            };
+            let main = join(Role::Main).await.unwrap();
+            let member = join(Role::Member).await.unwrap();
+            let (roles, driver, peer) = (&main.inner.roles, &main.inner.driver, member.me());
+            // It notifies the members, and is cancelled.
+            assert!(close(roles, driver, Duration::ZERO).await.len() == 1);
+            let guest = roles.members.borrow().get(&peer).unwrap().guest;
+            let (holds, held) = mpsc::channel();
+            let (release, released) = mpsc::channel::<()>();
+            std::thread::scope(|threads| {
+                threads.spawn(move || {
+                    driver.with_hub_now(|_, _| {
+                        holds.send(()).unwrap();
+                        let _ = released.recv();
+                    });
+                });
+                held.recv().unwrap();
+                // It cannot send the event.
+                threads.spawn(|| roles.gone(driver, peer, guest));
+                while !roles.members.borrow().is_empty() {
+                    std::thread::yield_now();
+                }
+                let mut closes = pin!(close(roles, driver, Duration::from_secs(60)));
+                let early = closes.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                release.send(()).unwrap();
+                assert!(early.is_pending(), "the event has not been sent");
+            });
+            assert!(close(roles, driver, Duration::from_secs(60)).await.is_empty());
+        });
+    }
 }

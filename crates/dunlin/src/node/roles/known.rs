@@ -1,6 +1,7 @@
 //! What a node knows of its role, and a main node of its members.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -25,6 +26,9 @@ pub(crate) struct Roles {
     pub(super) leave: watch::Sender<Leave>,
     /// The members of a main node.
     pub(super) members: watch::Sender<SortedMap<Peer, Enrolled>>,
+    /// How many members have been removed whose event has not been sent. It changes under the lock of
+    /// `members`.
+    pub(super) departing: AtomicUsize,
 }
 
 /// A member's progress in leaving.
@@ -48,6 +52,7 @@ impl Roles {
             shutdown,
             closing: watch::Sender::new(None),
             leave: watch::Sender::new(Leave::No),
+            departing: AtomicUsize::new(0),
             members: watch::Sender::new(SortedMap::new()),
         })
     }

@@ -1,5 +1,6 @@
 //! The main node: it admits members, sends them notices of one another, and waits for them before it leaves.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -139,22 +140,25 @@ impl Roles {
         Some(Admitted { main: me.into(), name: self.name.clone(), members: others })
     }
 
-    fn gone(&self, driver: &Arc<Driver>, peer: Peer, guest: u64) {
+    pub(super) fn gone(&self, driver: &Arc<Driver>, peer: Peer, guest: u64) {
         let mut gone = None;
-        // A task that waits for the last member is notified only after the event has been sent, since the
-        // node may then leave.
+        // Until the event has been sent the member counts as departing: the node may leave after its last
+        // member.
         self.members.send_if_modified(|members| {
             if members.get(&peer).is_none_or(|member| member.guest != guest) {
                 return false;
             }
             gone = members.remove(&peer).map(|member| member.leaves);
+            self.departing.fetch_add(1, Ordering::Relaxed);
             let in_order = gone.unwrap_or_default();
             members.values_mut().for_each(|other| other.tell(&Notice::Left(peer.into(), in_order)));
             false
         });
         if let Some(in_order) = gone {
             driver.with_hub_now(|hub, _| hub.left(peer, in_order));
-            self.members.send_modify(|_| {});
+            self.members.send_modify(|_| {
+                self.departing.fetch_sub(1, Ordering::Relaxed);
+            });
         }
     }
 }
