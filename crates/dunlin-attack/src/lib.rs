@@ -390,7 +390,8 @@ impl Peer {
     }
 
     /// The next frame of a conversation: no heartbeat, no acknowledgement, no credit of the connection, no
-    /// request for help with other nodes (the node may look for an earlier peer that has left).
+    /// request for help with other nodes, nor what the node has relayed to them (the node may look for an
+    /// earlier peer that has left or is silent).
     ///
     /// # Errors
     /// Those of [`hear`](Self::hear).
@@ -398,7 +399,9 @@ impl Peer {
         loop {
             match self.hear().await? {
                 Frame::Heartbeat | Frame::Ack { .. } => {}
-                Frame::Memory(Memory::Credit(_)) | Frame::Relay(Relay::AskDial { .. } | Relay::To { .. }) => {}
+                Frame::Memory(Memory::Credit(_)) => {}
+                Frame::Relay(Relay::AskDial { .. } | Relay::To { .. }) => {}
+                Frame::Relay(Relay::Bytes { .. } | Relay::End { .. }) => {}
                 frame => return Ok(frame),
             }
         }
