@@ -208,8 +208,8 @@ impl fmt::Debug for Flusher {
 }
 
 fn show(name: &str, inside: &Inside, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let made = format_args!("{}", inside.made());
-    f.debug_struct(name).field("made", &made).field("holding", &inside.holding()).finish()
+    let made = inside.made().to_string();
+    f.debug_struct(name).field("made", &format_args!("{made}")).field("holding", &inside.holding()).finish()
 }
 
 /// The operation of [`Bucket::fall_in`].
