@@ -5,6 +5,7 @@ use std::env;
 use std::io::{BufRead, BufReader, Write, stdin};
 use std::net::TcpListener;
 use std::process::{Child, ChildStdout, Command, Stdio, exit};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use anyhow::Context;
@@ -89,7 +90,17 @@ impl Drop for Sides {
     }
 }
 
-/// A free port.
+/// A free port, which another program is unlikely to take before it is used: each process has twenty of its
+/// own, below those that the system gives out for port 0.
 pub(crate) fn free_port() -> anyhow::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    const EACH: u32 = 20;
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let first = 10_000 + std::process::id() % 1_000 * EACH;
+    for _ in 0..EACH {
+        let port = u16::try_from(first + TAKEN.fetch_add(1, Ordering::Relaxed) % EACH)?;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    anyhow::bail!("the ports from {first} to {} are in use", first + EACH - 1)
 }
