@@ -4,8 +4,8 @@
 //! dropped. The [`Hub`] lists these channels: it counts them for the least number, and spreads poison from
 //! one to all. A value is sent as one offer in each channel, so rule 1 holds as it does for channels.
 //!
-//! [`beginning`]: a send in two halves. [`completing`]: a send whose wait for the remaining receivers is bounded. [`far`]: the sending end, and
-//! the right to join, at other nodes.
+//! [`beginning`]: a send in two halves. [`completing`]: a send whose wait for the remaining receivers is
+//! bounded. [`far`]: the sending end, and the right to join, at other nodes.
 //!
 //! Lock order: the hub's lock is never held together with a channel's.
 

@@ -16,49 +16,7 @@ use dunlin_core::agent::{Event, Outlet, Reserved};
 use dunlin_core::waits::{self, Doing, Wait};
 use dunlin_core::{Barrier, Choice, Operation, SyncError, alt, barrier, channel, future};
 
-use common::{Wakes, poll_woken};
-
-/// A future in hand, and the count of its wakes.
-struct Hand<F> {
-    future: Pin<Box<F>>,
-    woken: Arc<Wakes>,
-}
-
-fn hand<F: Future>(future: F) -> Hand<F> {
-    Hand { future: Box::pin(future), woken: Arc::default() }
-}
-
-/// A future in hand that returned `Pending` from its first poll.
-fn waiting<F: Future>(future: F) -> Hand<F> {
-    let mut hand = hand(future);
-    assert!(hand.poll().is_none(), "it does not wait");
-    hand
-}
-
-impl<F: Future> Hand<F> {
-    fn poll(&mut self) -> Option<F::Output> {
-        poll_woken(&mut self.future, &self.woken)
-    }
-
-    fn woken(&self) -> usize {
-        self.woken.count()
-    }
-
-    /// Polls the future while it wakes itself.
-    fn run(&mut self) -> Option<F::Output> {
-        loop {
-            let before = self.woken();
-            let output = self.poll();
-            if output.is_some() || self.woken() == before {
-                return output;
-            }
-        }
-    }
-}
-
-fn now<F: Future>(future: F) -> F::Output {
-    hand(future).poll().expect("it waits")
-}
+use common::{Hand, hand, now, waiting};
 
 fn expired<O: Operation>(operation: O) -> dunlin_core::Until<O, std::future::Ready<()>> {
     operation.until(ready(()))

@@ -3,41 +3,12 @@
 
 mod common;
 
-use std::future::{Future, ready};
-use std::pin::Pin;
-use std::sync::Arc;
+use std::future::ready;
 
 use dunlin_core::waits::{self, Doing};
 use dunlin_core::{BroadcastError, CallError, Operation, RecvError, Why, alt, broadcast, call, channel, doc, par};
 
-use common::{Wakes, poll_woken};
-
-/// A future in hand, and the count of its wakes.
-struct Hand<F> {
-    future: Pin<Box<F>>,
-    woken: Arc<Wakes>,
-}
-
-fn hand<F: Future>(future: F) -> Hand<F> {
-    Hand { future: Box::pin(future), woken: Arc::default() }
-}
-
-/// A future in hand that returned `Pending` from its first poll.
-fn waiting<F: Future>(future: F) -> Hand<F> {
-    let mut hand = hand(future);
-    assert!(hand.poll().is_none(), "it does not wait");
-    hand
-}
-
-impl<F: Future> Hand<F> {
-    fn poll(&mut self) -> Option<F::Output> {
-        poll_woken(&mut self.future, &self.woken)
-    }
-}
-
-fn now<F: Future>(future: F) -> F::Output {
-    hand(future).poll().expect("it waits")
-}
+use common::{hand, now, waiting};
 
 /// The client of the paper's program: it asks whichever of two servers accepts first, and does not wait for
 /// the other.

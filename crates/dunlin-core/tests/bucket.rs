@@ -12,38 +12,7 @@ use dunlin_core::agent::{Event, Outlet, Reserved};
 use dunlin_core::waits::{self, Doing, Wait};
 use dunlin_core::{Bucket, BucketError, Choice, Operation, alt, bucket, channel, future};
 
-use common::{Wakes, poll_woken};
-
-/// A future in hand, and the count of its wakes.
-struct Hand<F> {
-    future: Pin<Box<F>>,
-    woken: Arc<Wakes>,
-}
-
-fn hand<F: Future>(future: F) -> Hand<F> {
-    Hand { future: Box::pin(future), woken: Arc::default() }
-}
-
-/// A future in hand that returned `Pending` from its first poll.
-fn waiting<F: Future>(future: F) -> Hand<F> {
-    let mut hand = hand(future);
-    assert!(hand.poll().is_none(), "it does not wait");
-    hand
-}
-
-impl<F: Future> Hand<F> {
-    fn poll(&mut self) -> Option<F::Output> {
-        poll_woken(&mut self.future, &self.woken)
-    }
-
-    fn woken(&self) -> usize {
-        self.woken.count()
-    }
-}
-
-fn now<F: Future>(future: F) -> F::Output {
-    hand(future).poll().expect("it waits")
-}
+use common::{hand, now, waiting};
 
 /// The program of JCSP and C++CSP: workers fall into a bucket, each when it has done its part; a keeper
 /// flushes it now and then.

@@ -5,49 +5,14 @@ mod common;
 
 use std::future::{Future, pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::sync::Arc;
 
 use dunlin_core::agent::{Event, Outlet, Reserved};
 use dunlin_core::{Candidate, Choice, Picker, Receiver, Sender, Strategy, channel, channel_with, fifo, future};
 
-use common::{Wakes, poll_woken};
+use common::{hand, waiting};
 
-/// A future in hand, and the count of its wakes.
-struct Hand<F> {
-    future: Pin<Box<F>>,
-    woken: Arc<Wakes>,
-}
-
-fn hand<F: Future>(future: F) -> Hand<F> {
-    Hand { future: Box::pin(future), woken: Arc::default() }
-}
-
-/// A future in hand that returned `Pending` from its first poll.
-fn waiting<F: Future>(future: F) -> Hand<F> {
-    let mut hand = hand(future);
-    assert!(hand.poll().is_none(), "it does not wait");
-    hand
-}
-
-impl<F: Future> Hand<F> {
-    fn poll(&mut self) -> Option<F::Output> {
-        poll_woken(&mut self.future, &self.woken)
-    }
-
-    /// Polls the future while it wakes itself.
-    fn run(&mut self) -> Option<F::Output> {
-        loop {
-            let before = self.woken.count();
-            let output = self.poll();
-            if output.is_some() || self.woken.count() == before {
-                return output;
-            }
-        }
-    }
-}
-
-fn now<F: Future>(future: F) -> F::Output {
+fn outcome<F: Future>(future: F) -> F::Output {
     hand(future).run().expect("it waits")
 }
 
@@ -72,7 +37,7 @@ fn the_strategy_decides_which_ready_branch_is_taken() {
         let mut picker = Picker::new(strategy);
         let mut choose = || {
             let choice = Choice::random().all(receivers.iter_mut().map(|rx| rx.recv()));
-            now(choice.picked_by(&mut picker).into_future()).unwrap().0
+            outcome(choice.picked_by(&mut picker).into_future()).unwrap().0
         };
         (0..8).map(|_| choose()).collect()
     }
@@ -98,7 +63,7 @@ fn a_strategy_sees_only_what_is_on_and_looks_ready_and_the_turns() {
     for _ in 0..3 {
         let [a, b, c, d] = &mut receivers[..] else { unreachable!() };
         let choice = Choice::fair().on(a.recv(), |r| r).on(b.recv(), |r| r).on_if(false, || c.recv(), |r| r);
-        let chosen = now(choice.on(d.recv(), |r| r).picked_by(&mut picker).into_future()).unwrap().0;
+        let chosen = outcome(choice.on(d.recv(), |r| r).picked_by(&mut picker).into_future()).unwrap().0;
         assert!(chosen == 0 || chosen == 3);
     }
     assert_eq!(*seen.lock().unwrap(), [vec![(0, 0, 0), (3, 0, 0)], vec![(0, 1, 0), (3, 0, 1)], vec![(3, 0, 2)]]);
@@ -114,7 +79,7 @@ fn an_answer_that_is_no_ready_branch_is_an_error_and_nothing_has_happened() {
         let mut picker = Picker::new(move |_: &[Candidate]| picked);
         let [a, b, c] = &mut receivers[..] else { unreachable!() };
         let choice = Choice::fair().on(a.recv(), |r| r).on(b.recv(), |r| r).on_if(false, || c.recv(), |r| r);
-        let error = now(choice.skip(Ok(9)).picked_by(&mut picker).into_future()).unwrap_err();
+        let error = outcome(choice.skip(Ok(9)).picked_by(&mut picker).into_future()).unwrap_err();
         assert_eq!((error.picked, &error.ready[..]), (picked, &[1][..]));
         let text = format!("the strategy picked branch {picked}, which is none of the ready ones [1]");
         assert_eq!(error.to_string(), text);
@@ -155,7 +120,7 @@ fn a_reserved_send_comes_before_a_wrong_answer() {
         let choice = Choice::fair().on(tx.send_from(&mut slot), |r| r.is_ok()).on(ry.recv(), |r| r.is_ok());
         let mut choice = hand(choice.picked_by(&mut picker).into_future());
         assert!(choice.run().is_none());
-        let Event::ChoiceOffer(ticket, _) = now(poll_fn(|cx| outlet.poll(cx))) else { panic!("not offered") };
+        let Event::ChoiceOffer(ticket, _) = outcome(poll_fn(|cx| outlet.poll(cx))) else { panic!("not offered") };
         let Reserved::Granted(value) = outlet.reserve(ticket) else { panic!("not reserved") };
         let send = waiting(ty.send(1));
         assert!(choice.run().is_none(), "reserved");
@@ -183,7 +148,7 @@ fn a_picked_branch_that_is_not_ready_is_left_out() {
     });
     let choice = Choice::fair().on(tx.send_from(&mut slot), |r| r.is_ok()).on(future(pending()), |()| false);
     let choice = choice.on(ry.recv(), |r| r == Ok(1));
-    assert_eq!(now(choice.picked_by(&mut picker).into_future()), Ok((2, true)));
+    assert_eq!(outcome(choice.picked_by(&mut picker).into_future()), Ok((2, true)));
     assert_eq!((picker.turns(2), picker.turns(0)), (1, 0));
     assert_eq!((seen, slot), (vec![3, 2, 1], Some(7)));
 }
@@ -193,7 +158,7 @@ fn a_choice_with_a_strategy_waits_skips_and_is_woken_like_any_other() {
     let ((mut tx, mut rx), (_ty, mut ry)) = (channel(), channel::<u8>());
     let mut picker = Picker::new(first);
     let choice = Choice::fair().on(rx.recv(), |r| r).on(ry.recv(), |r| r).skip(Ok(9));
-    assert_eq!(now(choice.picked_by(&mut picker).into_future()), Ok((2, Ok(9))));
+    assert_eq!(outcome(choice.picked_by(&mut picker).into_future()), Ok((2, Ok(9))));
     assert_eq!(picker.turns(2), 0, "`skip` is no branch");
     let mut choice = waiting(Choice::fair().all([rx.recv(), ry.recv()]).picked_by(&mut picker).into_future());
     let mut send = waiting(tx.send(7));
@@ -218,15 +183,16 @@ fn many_branches_and_a_panic_of_the_strategy() {
     for left in (1..=200).rev() {
         let mut on: Vec<_> = receivers.iter_mut().filter(|rx| !rx.is_empty()).collect();
         assert_eq!(on.len(), left);
-        let chosen = now(Choice::fair().all(on.iter_mut().map(|rx| rx.recv())).picked_by(&mut picker).into_future());
+        let chosen =
+            outcome(Choice::fair().all(on.iter_mut().map(|rx| rx.recv())).picked_by(&mut picker).into_future());
         assert_eq!(chosen, Ok((left / 2, Ok(0))));
     }
     let (_senders, mut receivers) = full(1, 1);
     let mut panics = Picker::new(|_: &[Candidate]| -> usize { panic!("no idea") });
     let choice = Choice::fair().all(receivers.iter_mut().map(|rx| rx.recv())).picked_by(&mut panics);
-    assert!(catch_unwind(AssertUnwindSafe(|| now(choice.into_future()))).is_err());
+    assert!(catch_unwind(AssertUnwindSafe(|| outcome(choice.into_future()))).is_err());
     assert_eq!(receivers[0].try_recv(), Ok(0));
     let none = Choice::<u8>::fair();
-    let every_branch_is_off = catch_unwind(AssertUnwindSafe(|| now(none.picked_by(&mut panics).into_future())));
+    let every_branch_is_off = catch_unwind(AssertUnwindSafe(|| outcome(none.picked_by(&mut panics).into_future())));
     assert!(every_branch_is_off.is_err());
 }

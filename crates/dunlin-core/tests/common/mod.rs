@@ -46,3 +46,46 @@ fn output<T>(polled: Poll<T>) -> Option<T> {
         Poll::Pending => None,
     }
 }
+
+/// A future in hand, and the count of its wakes.
+pub struct Hand<F> {
+    pub future: Pin<Box<F>>,
+    pub woken: Arc<Wakes>,
+}
+
+pub fn hand<F: Future>(future: F) -> Hand<F> {
+    Hand { future: Box::pin(future), woken: Arc::default() }
+}
+
+/// A future in hand that returned `Pending` from its first poll.
+pub fn waiting<F: Future>(future: F) -> Hand<F> {
+    let mut hand = hand(future);
+    assert!(hand.poll().is_none(), "it does not wait");
+    hand
+}
+
+/// The output of the first poll.
+pub fn now<F: Future>(future: F) -> F::Output {
+    hand(future).poll().expect("it waits")
+}
+
+impl<F: Future> Hand<F> {
+    pub fn poll(&mut self) -> Option<F::Output> {
+        poll_woken(&mut self.future, &self.woken)
+    }
+
+    pub fn woken(&self) -> usize {
+        self.woken.count()
+    }
+
+    /// Polls the future while it wakes itself.
+    pub fn run(&mut self) -> Option<F::Output> {
+        loop {
+            let before = self.woken();
+            let output = self.poll();
+            if output.is_some() || self.woken() == before {
+                return output;
+            }
+        }
+    }
+}
